@@ -9,6 +9,7 @@ export type { MethodStats } from "./base/observe/call-metrics.ts";
 export type { CallDirection } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramSummary } from "./base/observe/histogram.ts";
+export type { BackendStats } from "./connect/peer-state.ts";
 export { describeService } from "./contract/describe-service.ts";
 export { Health } from "./contract/health-service.ts";
 export type { JsonSchema } from "./contract/json-schema.ts";
@@ -19,6 +20,7 @@ export {
   type ReflectedService,
   Reflection,
 } from "./contract/reflection-service.ts";
+export type { MappedFilesStats } from "./engine/exposed-memory.ts";
 export {
   type EndedCall,
   type EndedCalls,
@@ -31,6 +33,7 @@ export {
   type InspectedState,
   Inspection,
 } from "./engine/inspect-service.ts";
+export type { PortStats } from "./engine/stats.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {
@@ -72,5 +75,4 @@ export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
 export type { SecurityRefusal, SecurityStats } from "./security/security-meter.ts";
 export type { AdmissionStats, ShedCause } from "./server/admission.ts";
-export type { AdmissionLimits } from "./server/admission-options.ts";
 export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";

@@ -4,6 +4,7 @@
 // then finds although no `types` of a user's tsconfig.json does.
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export type { WindowOptions } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export type { Logger } from "./base/observe/call-log.ts";
 export type { CallPhase, SlowCall } from "./base/observe/channels.ts";
@@ -29,13 +30,12 @@ export type {
   BalanceOptions,
   ConnectOptions,
   KeyOf,
-  WindowOptions,
+  ReconnectOptions,
 } from "./connect/connect-options.ts";
 export type { EjectionOptions } from "./connect/outlier.ts";
 export type { Peer } from "./connect/peer.ts";
-export type { BackendStats, PeerEvents, PeerState, PeerStats } from "./connect/peer-state.ts";
+export type { PeerEvents, PeerState, PeerStats } from "./connect/peer-state.ts";
 export type { Candidate, Policy, PolicyName } from "./connect/policy.ts";
-export type { ReconnectOptions } from "./connect/reconnect.ts";
 export {
   type DnsResolverOptions,
   dnsResolver,
@@ -50,10 +50,11 @@ export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.
 export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { EngineHealth } from "./engine/engine-health.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
-export type { EngineOptionsOf, ServeOption } from "./engine/options.ts";
-export type { EngineStats, PortStats, StatsOptions } from "./engine/stats.ts";
+export type { EngineOptionsOf } from "./engine/options.ts";
+export type { EngineStats, StatsOptions } from "./engine/stats.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
+export type { MapFileOptions, MappedFile } from "./memory/mapped-file.ts";
 export type { Pool, PooledMemory, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";

@@ -43,46 +43,53 @@ export async function open(
       for (const payload of payloads) await checkEcho(connection, payload);
     },
 
-    async measure(payload, inFlight, durationMs) {
-      const call = caller(connection, payload);
-      const latenciesUs: number[] = [];
-      const perLook = inFlight === 1 ? 1 : callsPerLook;
-      let calls = 0;
-      let goesOn = true;
-      // Slow contenders are stopped by the timer, and those that leave timers no turn by their own look at the clock.
-      const timer = setTimeout(() => {
-        goesOn = false;
-      }, durationMs);
-      const before = process.cpuUsage();
-      const started = performance.now();
-      const lane = async () => {
-        do {
-          const begun = performance.now();
-          await call();
-          const ended = performance.now();
-          latenciesUs.push((ended - begun) * 1000);
-          calls++;
-          if (ended - started > durationMs) goesOn = false;
-          for (let more = 1; more < perLook && goesOn; more++) {
-            await call();
-            calls++;
-          }
-        } while (goesOn);
-      };
-      await Promise.all(Array.from({ length: inFlight }, lane));
-      const elapsedMs = performance.now() - started;
-      clearTimeout(timer);
-      const { user, system } = process.cpuUsage(before);
-      const sorted = Float64Array.from(latenciesUs).sort();
-      return {
-        calls,
-        elapsedMs,
-        cpuUs: user + system,
-        quantilesUs: shares.map((share) => percentile(sorted, share)),
-      };
-    },
+    measure: (payload, inFlight, durationMs) =>
+      measureCallers(caller(connection, payload), inFlight, durationMs),
 
     close: () => connection.close(),
+  };
+}
+
+/** So many callers, each of which waits for its answer before it asks again. */
+export async function measureCallers(
+  call: () => Promise<unknown>,
+  inFlight: number,
+  durationMs: number,
+): Promise<Measured> {
+  const latenciesUs: number[] = [];
+  const perLook = inFlight === 1 ? 1 : callsPerLook;
+  let calls = 0;
+  let goesOn = true;
+  // Slow contenders are stopped by the timer, and those that leave timers no turn by their own look at the clock.
+  const timer = setTimeout(() => {
+    goesOn = false;
+  }, durationMs);
+  const before = process.cpuUsage();
+  const started = performance.now();
+  const lane = async () => {
+    do {
+      const begun = performance.now();
+      await call();
+      const ended = performance.now();
+      latenciesUs.push((ended - begun) * 1000);
+      calls++;
+      if (ended - started > durationMs) goesOn = false;
+      for (let more = 1; more < perLook && goesOn; more++) {
+        await call();
+        calls++;
+      }
+    } while (goesOn);
+  };
+  await Promise.all(Array.from({ length: inFlight }, lane));
+  const elapsedMs = performance.now() - started;
+  clearTimeout(timer);
+  const { user, system } = process.cpuUsage(before);
+  const sorted = Float64Array.from(latenciesUs).sort();
+  return {
+    calls,
+    elapsedMs,
+    cpuUs: user + system,
+    quantilesUs: shares.map((share) => percentile(sorted, share)),
   };
 }
 

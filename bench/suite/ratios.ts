@@ -201,8 +201,19 @@ export const quickRatios: readonly Definition[] = [
 /** How long a piece is on average, of 1,024. */
 const scatterSizes = ["4KiB", "64KiB"];
 
+/** Blocks of 4 KiB on a device that keeps nothing, beside a call that echoes 4 KiB. */
+const block = (name: string, subject: string, beside: string): Definition => ({
+  name: `block.null.${name}`,
+  ours: ["read", "write"].map((op) => `${subject}.block.null.32.${op}_ops`),
+  theirs: [`${beside}.block.echo.32.echo_ops`],
+});
+
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  block("qd32_vs_grpc", "shm", "grpc-tcp"),
+  block("qd32_vs_net", "shm", "net-tcp"),
+  block("tcp_qd32_vs_net", "tcp", "net-tcp"),
+  block("nvme_tcp_qd32_vs_net", "nvme-tcp", "net-tcp"),
   ...["metrics", "traces1", "traces100"].map((observed) => ({
     name: `shm.${observed}.ops_vs_off`,
     ours: [`shm.telemetry.${observed}.ops`],
@@ -219,6 +230,15 @@ const furtherRatios: readonly Definition[] = [
     name: `verbs.bulk.16MiB.${op}_gbps_vs_tcp`,
     ours: [`verbs.bulk.16MiB.${op}_gbps`],
     theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
+  })),
+  ...[
+    ["shm", "net-unix", "net-tcp"],
+    ["tcp", "net-tcp"],
+    ["net", "net-tcp"],
+  ].map(([key, ...theirs]) => ({
+    name: `mapfile.${key}.get_vs_net`,
+    ours: [`${key}.mapfile.get_gbps`],
+    theirs: theirs.map((net) => `${net}.mapfile.gbps`),
   })),
   ...["64KiB", "1MiB", "16MiB"].flatMap((size) =>
     [1, 4, 8].flatMap((inFlight) => besideFloor(size, inFlight)),

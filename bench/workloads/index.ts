@@ -1,6 +1,7 @@
 import type { Workload } from "../suite/workload.ts";
 import { along } from "./along.ts";
 import { binary } from "./binary.ts";
+import { block } from "./block.ts";
 import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
 import { bulkFloor } from "./bulk-floor.ts";
@@ -18,6 +19,7 @@ import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
+import { mapfile } from "./mapfile.ts";
 import { memory } from "./memory.ts";
 import { oneWay } from "./one-way.ts";
 import { overload } from "./overload.ts";
@@ -43,6 +45,7 @@ export const workloads: readonly Workload[] = [
   oneWay,
   streamBeside,
   binary,
+  block,
   bulk,
   bulkBeside,
   bulkFloor,
@@ -51,6 +54,7 @@ export const workloads: readonly Workload[] = [
   bulkRegistration,
   bulkScatter,
   bulkSmall,
+  mapfile,
   byteStreams,
   fiRmaBw,
   floor,

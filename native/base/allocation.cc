@@ -76,10 +76,14 @@ std::shared_ptr<Allocation> Allocation::create(size_t bytes, bool hugePages) {
   }
   if (memory == nullptr) return nullptr;
   std::shared_ptr<Allocation> allocation(new Allocation(memory, length));
-  totalMapped += length;
-  std::lock_guard lock(table().mutex);
-  table().byAddress[reinterpret_cast<uintptr_t>(memory)] = allocation;
+  enter(allocation);
   return allocation;
+}
+
+void Allocation::enter(const std::shared_ptr<Allocation>& allocation) {
+  totalMapped += allocation->length_;
+  std::lock_guard lock(table().mutex);
+  table().byAddress[reinterpret_cast<uintptr_t>(allocation->bytes_)] = allocation;
 }
 
 std::shared_ptr<Allocation> Allocation::of(const void* address) {

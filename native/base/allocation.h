@@ -8,9 +8,10 @@
 
 namespace cinnabar::base {
 
-/// Memory of its own pages, zeroed, given back to the system when the last owner lets go. Owners
-/// are the buffer that JavaScript sees, and each registration of it: when an environment ends, its
-/// buffers go before its ports do, and a provider must not be left with pages that are gone.
+/// Memory of its own pages, given back to the system when the last owner lets go. Owners are the
+/// buffer that JavaScript sees, and each registration of it: when an environment ends, its buffers
+/// go before its ports do, and a provider must not be left with pages that are gone. The pages are
+/// zeros, or those of a file (mapped_file.h).
 class Allocation {
  public:
   /// nullptr when the system has no such room. With `hugePages` it lies on 2 MiB borders, in pages
@@ -23,7 +24,7 @@ class Allocation {
   /// Bytes mapped by all allocations of the process.
   static size_t totalBytes();
 
-  ~Allocation();
+  virtual ~Allocation();
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
 
@@ -31,9 +32,13 @@ class Allocation {
   /// Length of the mapping: what was asked for, up to the next page.
   size_t length() const { return length_; }
 
- private:
+ protected:
+  /// Owns a mapping of whole pages.
   Allocation(uint8_t* bytes, size_t length) : bytes_(bytes), length_(length) {}
+  /// From now on `of` finds it, and `totalBytes` counts it.
+  static void enter(const std::shared_ptr<Allocation>& allocation);
 
+ private:
   uint8_t* bytes_;
   size_t length_;
 };

@@ -16,8 +16,8 @@ class Thread {
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
-  /// Whether there was a thread to be had. It takes no signals: those are for threads that know
-  /// what to do with them.
+  /// Whether there was a thread to be had. It takes no signals but SIGBUS of its own accesses:
+  /// others are for threads that know what to do with them.
   bool start(std::function<void()> body);
   bool runs() const { return static_cast<bool>(body_); }
   /// Waits for its end, which its owner has told it of, if it runs at all.

@@ -12,6 +12,7 @@
 #include "binding/crypto.h"
 #include "binding/describe.h"
 #include "binding/instance.h"
+#include "binding/mapped_file.h"
 #include "binding/memory.h"
 #include "binding/open.h"
 #include "binding/verbs.h"
@@ -345,6 +346,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   addOpenFunction(env, exports);
   addCryptoFunctions(env, exports);
   addDescribeFunctions(env, exports);
+  addMappedFileFunctions(env, exports);
   addMemoryFunctions(env, exports);
   addVerbsFunctions(env, exports);
   return exports;

@@ -55,9 +55,10 @@ void Instance::close(uint32_t number) {
 
 void Instance::closeAll() {
   for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
-  if (!connections) return;
-  releaseWake(connections->wake);
+  if (connections) releaseWake(connections->wake);
   connections.reset();
+  if (lostPages) releaseWake(lostPages->wake);
+  lostPages.reset();
 }
 
 void Instance::release(PortHolder& holder) {

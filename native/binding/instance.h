@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/allocation.h"
+#include "base/fd.h"
 #include "binding/arguments.h"
 #include "binding/wake.h"
 #include "crypto/aead.h"
@@ -45,6 +46,13 @@ struct WatchHolder {
   Hold onEvents;
 };
 
+/// Tells of lost pages of the files that an environment has mapped.
+struct AlarmHolder {
+  std::shared_ptr<const base::Fd> alarm;  // an eventfd, which the files share
+  Wake* wake = nullptr;                   // deletes itself
+  Hold onLostPages;
+};
+
 /// The state of one environment: the main thread or a worker. Everything in it is used on that
 /// thread only, but for the ports, which share theirs with their guards.
 class Instance : public std::enable_shared_from_this<Instance> {
@@ -70,6 +78,8 @@ class Instance : public std::enable_shared_from_this<Instance> {
 
   /// The connections of this environment. Opened at first use, closed with the ports.
   std::unique_ptr<WatchHolder> connections;
+  /// Opened with the first mapped file, closed with the ports.
+  std::unique_ptr<AlarmHolder> lostPages;
 
  private:
   explicit Instance(napi_env env) : env_(env) {}

@@ -15,9 +15,6 @@ namespace {
 using base::Allocation;
 using Info = Napi::CallbackInfo;
 
-// The longest external buffer that Node 20 takes.
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;
-
 Napi::Value crc32c(const Info& info) {
   const uint8_t* bytes;
   size_t length;
@@ -39,7 +36,7 @@ Napi::Value allocate(const Info& info) {
   napi_env env = info.Env();
   uint64_t bytes = 0;
   bool hugePages = false;
-  if (!readInteger(env, info[0], kMostBytes, &bytes) || bytes == 0 ||
+  if (!readInteger(env, info[0], kMostBufferBytes, &bytes) || bytes == 0 ||
       napi_get_value_bool(env, info[1], &hugePages) != napi_ok) {
     return failureObject(env, {"allocate", EINVAL, "EINVAL",
                                "a number of bytes from 1 to 2^32, and whether in huge pages"});
@@ -47,20 +44,9 @@ Napi::Value allocate(const Info& info) {
   auto allocation = Allocation::create(bytes, hugePages);
   if (allocation == nullptr) return noMemory(info, bytes);
 
-  // V8 counts an external buffer's bytes by itself, as it does with its own.
-  auto* owner = new std::shared_ptr<Allocation>(std::move(allocation));
-  auto letGo = [](napi_env, void*, void* hint) {
-    delete static_cast<std::shared_ptr<Allocation>*>(hint);
-  };
   napi_value buffer = nullptr;
-  napi_status status =
-      napi_create_external_arraybuffer(env, (*owner)->bytes(), bytes, letGo, owner, &buffer);
+  napi_status status = showInBuffer(env, allocation, 0, bytes, &buffer);
   if (status == napi_ok) return Napi::Value(env, buffer);
-  // Only these come before Node has taken the finalizer, which it may have called by now otherwise.
-  if (status == napi_no_external_buffers_allowed || status == napi_pending_exception ||
-      status == napi_cannot_run_js) {
-    delete owner;
-  }
   // A V8 with its memory in a cage.
   void* inside = nullptr;
   if (status == napi_no_external_buffers_allowed &&
@@ -86,6 +72,23 @@ Napi::Value allocatedBytes(const Info& info) {
 }
 
 }  // namespace
+
+napi_status showInBuffer(napi_env env, const std::shared_ptr<Allocation>& allocation,
+                         uint64_t offset, uint64_t length, napi_value* buffer) {
+  // V8 counts an external buffer's bytes by itself, as it does with its own.
+  auto* owner = new std::shared_ptr<Allocation>(allocation);
+  auto letGo = [](napi_env, void*, void* hint) {
+    delete static_cast<std::shared_ptr<Allocation>*>(hint);
+  };
+  napi_status status = napi_create_external_arraybuffer(env, allocation->bytes() + offset, length,
+                                                        letGo, owner, buffer);
+  // Only these come before Node has taken the finalizer, which it may have called by now otherwise.
+  if (status == napi_no_external_buffers_allowed || status == napi_pending_exception ||
+      status == napi_cannot_run_js) {
+    delete owner;
+  }
+  return status;
+}
 
 void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("crc32c", Napi::Function::New<crc32c>(env, "crc32c"));

@@ -4,7 +4,19 @@
 
 #include <napi.h>
 
+#include <memory>
+
+#include "base/allocation.h"
+
 namespace cinnabar::binding {
+
+/// The longest buffer with memory of ours: Node 20 takes no longer one.
+constexpr uint64_t kMostBufferBytes = uint64_t{1} << 32;
+
+/// An ArrayBuffer that shows bytes of the allocation, and owns it with others. The status is
+/// napi_no_external_buffers_allowed where V8 keeps its memory in a cage.
+napi_status showInBuffer(napi_env env, const std::shared_ptr<base::Allocation>& allocation,
+                         uint64_t offset, uint64_t length, napi_value* buffer);
 
 /// Adds crc32c, allocate, release, and allocatedBytes, which need no port.
 void addMemoryFunctions(Napi::Env env, Napi::Object exports);

@@ -18,6 +18,7 @@ add_library(cinnabar SHARED
   binding/crypto.cc
   binding/describe.cc
   binding/instance.cc
+  binding/mapped_file.cc
   binding/memory.cc
   binding/open.cc
   binding/verbs.cc

@@ -18,6 +18,7 @@ add_executable(cinnabar_native_tests
   test/test_keys.cc
   test/test_levels.cc
   test/test_local_connection.cc
+  test/test_mapped_file.cc
   test/test_library.cc
   test/test_needs.cc
   test/test_patches.cc

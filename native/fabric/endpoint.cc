@@ -18,7 +18,7 @@ namespace {
 // single entries.
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kExpectedAddresses = 64;
-// Those of ucx have some hundred bytes, all others 32 or fewer.
+// The addresses of ucx have about a hundred bytes, all others 32 or fewer.
 constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
 // Twice what rxm lets pass between two looks at its connections, and some.

@@ -77,7 +77,7 @@ struct EndpointTraits {
   std::chrono::milliseconds rest{0};
   /// The device library completes requests otherwise than libfabric is entitled to think.
   bool disordersCompletions = false;
-  /// If not 0: an extent of at most so many bytes arrives damaged where it crosses a page of the
+  /// If not 0: an extent of at most this many bytes arrives damaged where it crosses a page of the
   /// memory that it is read from.
   size_t tornBytes = 0;
   /// Nobody hears of a connection that was refused, and it is made again and again.

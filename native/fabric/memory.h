@@ -30,7 +30,7 @@ class Region {
   static int open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t access,
                   uint64_t key, std::unique_ptr<Region>* into, Use use = Use::transfers);
 
-  /// Memory that no provider has to know of: whoever has the key copies by address.
+  /// Memory that no provider has to know of: a holder of the key copies by address.
   static std::unique_ptr<Region> unregistered(void* bytes, size_t length, uint32_t access,
                                               uint64_t key);
 

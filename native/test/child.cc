@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "base/mapped_file.h"
 #include "test/harness.h"
 #include "transport/shm/doorbell.h"
 
@@ -195,6 +197,36 @@ int firstLook() {
   return 0;
 }
 
+/// Maps a file, and touches lost memory of another.
+int busError(const std::string& part) {
+  auto passedOn = [](int) {
+    say("passed on");
+    _exit(0);
+  };
+  // Sanitizers have a handler of their own otherwise.
+  signal(SIGBUS, part == "handled" ? static_cast<void (*)(int)>(passedOn) : SIG_DFL);
+  auto map = [](int file) {
+    base::MappedFile::Failure failure{"", 0};
+    return base::MappedFile::open(
+        {.file = base::Fd(dup(file)), .bytes = 8192, .writable = true, .allocates = true},
+        &failure);
+  };
+  auto watched = map(memfd_create("watched", MFD_CLOEXEC));
+  if (part == "put away") {
+    signal(SIGBUS, SIG_DFL);
+    int file = memfd_create("again", MFD_CLOEXEC);
+    auto again = map(file);
+    if (ftruncate(file, 0) == 0 && again->bytes()[4096] == 0) say("zeros");
+    return 0;
+  }
+  int file = memfd_create("other", MFD_CLOEXEC);
+  void* other = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  if (watched == nullptr || other == MAP_FAILED) return 1;
+  if (part != "handled") say("touching");
+  if (part == "sent") raise(SIGBUS);
+  return *static_cast<volatile uint8_t*>(other);
+}
+
 }  // namespace
 
 bool forbidCopies() {
@@ -255,6 +287,7 @@ int playPart(int argc, char** argv) {
   std::string extra = argc > 4 ? argv[4] : "";
   if (part == "signals") return signals();
   if (part == "first-look") return firstLook();
+  if (part == "bus-error") return busError(extra);
   if (!haveLibfabric()) return 1;
   if (part == "echo") return echo(scheme, extra);
   if (part == "mover") return mover(extra, true);

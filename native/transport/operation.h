@@ -35,7 +35,7 @@ struct Receive : Context {
   uint32_t slot = 0;
 };
 
-/// One extent of a transfer: so many bytes between a local region and a peer's memory. Laid out as
+/// One extent of a transfer: bytes between a local region and a peer's memory. Laid out as
 /// JavaScript writes it, see src/fabric/addon.ts.
 struct Extent {
   uint64_t region;

@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { ask, live, root } from "../setup/command.mjs";
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
@@ -127,6 +129,19 @@ export const stages = [
         env: { CINNABAR_TEST_SECURED: "1" },
       }),
   },
+  {
+    name: "net",
+    when: "often",
+    what: "TypeScript tests of hostile peers, security and processes over Node's sockets, in their short form",
+    run: () =>
+      runVitest({ name: "net", args: filesOverNet(), env: { CINNABAR_TEST_NET: "1", CINNABAR_LONG: "" } }),
+  },
+  {
+    name: "net-fuzz",
+    when: "alone",
+    what: "units of net in their long form: ten million mutated frames",
+    run: () => runVitest({ name: "net-fuzz", args: ["src/fabric/net/"], timeoutMs: 3_600_000 }),
+  },
   ...partsOnDevices().map(
     ({ name, files, quiet }) =>
       /** @type {Stage} */ ({
@@ -255,6 +270,24 @@ export const foldersWithLongForm = [
 
 /** What runs once more over sealed sessions: see test/matrix/secured.ts. */
 const foldersSecured = ["bulk", "memory", "metadata", "middleware", "streams", "unary"];
+
+/**
+ * Tests whose fabric test/matrix/over-net.ts may choose.
+ *
+ * @returns {readonly string[]}
+ */
+export function filesOverNet() {
+  const lists = "fabrics|fabricsAndNet|anyFabrics|guardedFabrics|rawFabrics";
+  const chosen = new RegExp(
+    `import \\{[^}]*\\b(${lists})\\b[^}]*\\} from "[^"]*support/(fabrics|raw-peer)\\.ts"|` +
+      'support/(fabric|attacker|hostile-server|network-path|victim)\\.ts"',
+  );
+  return readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".test.ts"))
+    .map((file) => join("test", file))
+    .filter((file) => chosen.test(readFileSync(join(root, file), "utf8")))
+    .sort();
+}
 
 /**
  * A command that counts as one test.

@@ -10,9 +10,9 @@ export interface CallItems {
   readonly sent: number;
   /** An item of the peer's has come. */
   onItem(at: number, bodyBytes: number, flags: number): void;
-  /** The peer sends no more items, after so many. Only the caller of a stream says so. */
+  /** The peer sends no more items after `count`. Only the caller of a stream says so. */
   onItemsEnd(count: number): void;
-  /** The peer takes so many more items and bytes. */
+  /** The number of items and bytes that the peer takes in addition. */
   onCredits(items: number, bytes: number): void;
   /** The call is over for its session: its number is free, and what it offered is not to be pulled any more. */
   onFinished(): void;

@@ -166,7 +166,7 @@ export class IncomingCall extends Timed {
     this.id = id;
     this.method = method;
     this.identity = identity;
-    // Who names an incarnation has been sent before, and does not know what came of it.
+    // A call that names an incarnation was sent before, and its caller does not know the outcome.
     this.handler = identity === undefined || identity.incarnation === 0n ? "none" : "elsewhere";
   }
 
@@ -345,7 +345,7 @@ export class IncomingCall extends Timed {
   #answer(): void {
     this.phase = "answered";
     const outcome = this.#outcome as Outcome;
-    // Who keeps the call on keeps no value of a handler's.
+    // A holder of the call keeps no value of a handler.
     this.#outcome = undefined;
     this.#session.answer(this, outcome);
     this.onAnswered?.();

@@ -54,8 +54,8 @@ export interface MiddlewareCall {
   /** Values for other middleware of this call and, at the server, for its handler. They stay in this process. */
   readonly context: ContextValues;
   /**
-   * The input: at the client as the caller gave it, at the server as the schema parsed it. What is assigned here is
-   * what `next()` passes on. Of a stream whose items the caller sends it is an iterable of the items.
+   * The input: at the client as the caller gave it, at the server as the schema parsed it. `next()` passes on what
+   * is assigned here. For a stream whose items the caller sends, it is an iterable of the items.
    */
   input: unknown;
   /** The opening input of a stream whose items the caller sends: `input` has the items. Otherwise undefined. */

@@ -1,39 +1,12 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { Queued } from "../base/flow/priority-queue.ts";
-import type { Grant } from "../memory/grant.ts";
+import type { Grant, Withdrawal } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
-import { AbortableCall } from "./abort-watch.ts";
 import type { CallItems } from "./call-items.ts";
 import type { PackedRequest, ResolvedCompression } from "./compression.ts";
-
-/** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
-export type UnsentPhase = "waiting" | "connecting" | "backoff";
-
-/** A call that was made here, as the list of open calls has it. It is armed in the engine's wheel until it settles. */
-export abstract class MadeCall extends AbortableCall {
-  /** When it was made, on the engine's clock. */
-  startedMs = 0;
-
-  /** Undefined when a request of it has left: its session lists that. */
-  abstract get unsentPhase(): UnsentPhase | undefined;
-
-  /** A control request: of an engine, or of a user to a built-in service. In no list, and it delays no drain. */
-  get builtin(): boolean {
-    return false;
-  }
-
-  /** `service/method`. */
-  get methodPath(): string {
-    return "";
-  }
-
-  /** Whom it is for, as far as it is known before a session is. */
-  get peerName(): string {
-    return "";
-  }
-}
+import { MadeCall, type UnsentPhase } from "./made-call.ts";
 
 /**
  * Where a call stands on the caller's side.
@@ -137,9 +110,11 @@ export abstract class OutgoingCall extends MadeCall {
     this.onFailure(error);
   }
 
-  /** A region it has granted was revoked. It ends as if its caller had aborted it, and its grants end as always. */
-  onRevoked(): void {
-    if (!this.settled) this.endEarly("aborted", "a region that the call had granted was revoked");
+  /** A region it has granted is taken back. It ends as if its caller had aborted it, and its grants end as always. */
+  onRevoked(why: Withdrawal): void {
+    if (this.settled) return;
+    if (why === "revoked") this.endEarly("aborted", "a region that the call had granted was revoked");
+    else this.endEarly("data_loss", "a region that the call had granted shows a file that has lost bytes");
   }
 
   /** Its request lies with the outbox, under its number. */
@@ -153,6 +128,15 @@ export abstract class OutgoingCall extends MadeCall {
   /** Its items where it is a stream. */
   get items(): CallItems | undefined {
     return undefined;
+  }
+
+  /** A control request: of an engine, or of a user to a built-in service. It is in no window. */
+  get builtin(): boolean {
+    return false;
+  }
+
+  override get isListed(): boolean {
+    return !this.builtin;
   }
 
   override get unsentPhase(): UnsentPhase | undefined {
@@ -308,7 +292,7 @@ export abstract class OutgoingCall extends MadeCall {
     return bytes;
   }
 
-  /** What it has granted, handed over to whoever sees to its end. */
+  /** Hands its grants over. The caller releases them. */
   takeGrants(): readonly Grant[] {
     const grants = this.#along?.grants ?? noGrants;
     if (this.#along !== undefined) this.#along.grants = noGrants;

@@ -39,7 +39,7 @@ export class RetriedCalls {
     this.#open.delete(call);
   }
 
-  /** A sequence that no call had before. Whoever takes it gives it back by `settle`. */
+  /** A sequence that no call had before. The call that takes it gives it back by `settle`. */
   takeSequence(): number {
     this.#sequences.add(++this.#last);
     return this.#last;
@@ -62,8 +62,8 @@ export class RetriedCalls {
   }
 
   /**
-   * Who knew it could ask for our answers, so no two peers know us by the same: not even one that says it is the other,
-   * for what it cannot choose is where we have reached it.
+   * A peer that knew the number could ask for our answers, so each peer knows us by another number. That holds for a
+   * peer that pretends to be another, too: it cannot choose the address at which we have reached it.
    */
   #callerFor({ url, incarnation }: Callee): bigint {
     const callee = `${incarnation} ${url}`;

@@ -1,22 +1,21 @@
 import type { RpcCode } from "../base/errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { type ReceivedMetadata, RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
+import { backoffMs } from "../base/time/backoff.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
-import { timeLeftIn } from "../call/abort-watch.ts";
-import { tellMetadata } from "../call/answer-metadata.ts";
 import { type Audience, tellOutgoing } from "../call/call-phases.ts";
 import type { ResolvedCompression } from "../call/compression.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
-import { MadeCall, type UnsentPhase } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-import type { Metadata } from "../wire/metadata/metadata.ts";
+import { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
 import { ClientRequest } from "./client-call.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
-import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
+import type { RetryPolicy } from "./retry-policy.ts";
 import type { CallSession } from "./session-source.ts";
 
 /**
@@ -129,8 +128,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return this.method.path;
   }
 
-  override get builtin(): boolean {
-    return this.method.isBuiltin;
+  override get isListed(): boolean {
+    return !this.method.isBuiltin;
   }
 
   override get peerName(): string {
@@ -172,7 +171,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     this.mayHaveRun = true;
     this.phase = "judging";
     this.giveUpAttempts(attempt);
-    if (tellMetadata(this, this.terms.onTrailers, attempt.trailers, "onTrailers threw")) this.onAnswer(value);
+    if (this.#tell("onTrailers", attempt.trailers)) this.onAnswer(value);
   }
 
   /** The answer that decides has come: to be checked. */
@@ -185,7 +184,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     if (attempt.identity === undefined) this.giveUpOthers(attempt);
     if (this.#hasToldHeaders) return;
     this.#hasToldHeaders = true;
-    tellMetadata(this, this.terms.onHeaders, headers, "onHeaders threw");
+    this.#tell("onHeaders", headers);
   }
 
   onAttemptFailure(attempt: CallAttempt, error: RpcError, how: AttemptFailure): void {
@@ -219,7 +218,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   #waitToTryAgain(error: RpcError): void {
     const policy = this.terms.policy as RetryPolicy;
-    const waitMs = backoffMs(policy, this.started - 1, error.retryAfterMs);
+    // The wait that the server asked for is added: the callers that it rejected must not return at the same moment.
+    const waitMs = (error.retryAfterMs ?? 0) + backoffMs(this.started - 1, policy);
     const isOver =
       this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
     if (isOver || !this.withdraw()) return this.failWith(error);
@@ -288,8 +288,19 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   protected failWith(error: RpcError): void {
     this.phase = "judging";
     this.giveUpAttempts();
-    if (tellMetadata(this, this.terms.onTrailers, error.trailers, "onTrailers threw"))
-      endWithError(this, error);
+    if (this.#tell("onTrailers", error.trailers)) endWithError(this, error);
+  }
+
+  /** Gives the user's listener the headers or the trailers. False: the listener has failed, or ended, the call. */
+  #tell(name: "onHeaders" | "onTrailers", metadata: ReceivedMetadata | undefined): boolean {
+    const listener = this.terms[name];
+    if (listener === undefined || !(metadata instanceof Metadata)) return true;
+    try {
+      listener(metadata);
+    } catch (cause) {
+      if (!this.settled) this.fail("internal", `${name} threw`, { cause });
+    }
+    return !this.settled;
   }
 
   abstract succeed(value: unknown): void;

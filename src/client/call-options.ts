@@ -104,7 +104,7 @@ export interface CallOptions {
   readonly hedge?: HedgeOptions | false;
   /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
-  /** What this call does when the window is full. Default: the client's. */
+  /** What this call does when the window of its session is full. Default: the client's. */
   readonly whenFull?: "wait" | "fail";
   /** The priority of this call. Default: the client's, or the method's. */
   readonly priority?: Priority;
@@ -113,14 +113,15 @@ export interface CallOptions {
   /** Compression of this call's long bodies; `false`: none. Default: the client's. */
   readonly compression?: Compression;
   /**
-   * Receives the headers that the server sent before its answer, once and as soon as they come. Not called when there are
-   * none. The attempt that they came from decides: hedges end, and no other attempt follows, unless the method has
-   * `replay`. What it throws ends the call with `internal`.
+   * Receives the headers that the server sent before its answer or its first item, once and as soon as they come. Not
+   * called when there are none. The attempt that they came from decides: hedges end, and no other attempt follows, unless
+   * the method has `replay`. What it throws ends the call with `internal`.
    */
   readonly onHeaders?: (headers: Metadata) => void;
   /**
-   * Receives the trailers that came with the answer or the error, once, just before the call settles: of several attempts
-   * those of the one that decides. Not called when there are none. What it throws ends the call with `internal`.
+   * Receives the trailers that came with the answer, the error or the end of the stream, once, just before the call
+   * settles. They are those of the attempt that decides. Not called when there are none. What it throws ends the call
+   * with `internal`.
    */
   readonly onTrailers?: (trailers: Metadata) => void;
   /** Middleware of this call. It runs inside that of the client. */
@@ -128,7 +129,7 @@ export interface CallOptions {
   /** Values for middleware. Default: none. */
   readonly context?: ContextValues;
   /**
-   * Cancels the call in any phase. The call fails with `cancelled`, or with `deadline_exceeded` for
+   * Cancels the call or the stream in any phase. It fails with `cancelled`, or with `deadline_exceeded` for
    * `AbortSignal.timeout`. The signal's reason is the `cause` of the error.
    */
   readonly signal?: AbortSignal;
@@ -138,7 +139,8 @@ export interface CallOptions {
  * The options of one stream. `retry` applies until the first item, in either direction; `hedge` and `attemptTimeoutMs`
  * do not exist for streams.
  */
-export interface StreamCallOptions {
+export interface StreamCallOptions
+  extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry" | "hedge" | "compression"> {
   /** The time limit of the whole stream, in milliseconds. Default: the method's, or none. */
   readonly timeoutMs?: number;
   /**
@@ -150,27 +152,6 @@ export interface StreamCallOptions {
   readonly window?: Partial<StreamWindow>;
   /** Retries before the first item. Fields that are left out are the client's. */
   readonly retry?: RetryOptions | false;
-  /** Whether the stream inherits deadline and cancellation from the call being served. Default: the client's. */
-  readonly inherit?: boolean;
-  /** What the request does when the window of calls is full. Default: the client's. */
-  readonly whenFull?: "wait" | "fail";
-  /** The priority of the request. Default: the client's, or the method's. */
-  readonly priority?: Priority;
-  /** Metadata of the request, beside the client's. */
-  readonly metadata?: MetadataInit;
-  /**
-   * Receives the headers that the server sent before its first item, once, before that item can be read. Not called when
-   * there are none. The stream is not retried afterwards. Throwing ends it.
-   */
-  readonly onHeaders?: (headers: Metadata) => void;
-  /** Receives the trailers that came at the end of the stream, once, just before it settles. Throwing ends it. */
-  readonly onTrailers?: (trailers: Metadata) => void;
-  /** Middleware of this stream. It runs inside that of the client. */
-  readonly middleware?: readonly Middleware[];
-  /** Values for middleware. Default: none. */
-  readonly context?: ContextValues;
-  /** Cancels the stream in any phase, as `CallOptions.signal` a call. */
-  readonly signal?: AbortSignal;
 }
 
 /** The options of each kind of call. */

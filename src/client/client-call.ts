@@ -2,16 +2,16 @@ import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
-import { timeLeftIn } from "../call/abort-watch.ts";
 import { tellOutgoing } from "../call/call-phases.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { timeLeftIn } from "../call/made-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { CallSession } from "./session-source.ts";
 
-/** In the place of an input that is not kept. */
+/** Stands for an input that is not kept. */
 export const notKept = Symbol("not kept");
 
 /**
@@ -142,7 +142,7 @@ export abstract class ClientRequest extends OutgoingCall {
     const { waitForReady, hasOthers, engine } = this.method.source;
     if (!waitForReady && !hasOthers) return this.failWith(error, false);
     this.beginAgain();
-    // Those who have sessions must hear first that this one has ended.
+    // Listeners of the session must hear first that it has ended.
     queueMicrotask(() => {
       if (!this.settled) this.find(input, engine.clock.now());
     });
@@ -196,7 +196,7 @@ const keepResolve = (resolve: Resolve): void => {
 
 /**
  * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of
- * them, so what it can do without is no field of it. Its promise is the caller's alone: it keeps only what resolves it.
+ * them, so it has few fields. The promise is the caller's alone: the call keeps only the function that resolves it.
  */
 export class ClientCall extends ClientRequest implements CheckedCall {
   readonly #resolve: Resolve;

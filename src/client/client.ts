@@ -6,7 +6,6 @@ import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
-import { withOptions } from "./arguments.ts";
 import {
   assertCallOptions,
   assertClientOptions,
@@ -17,9 +16,9 @@ import {
   defaultTimeoutMs,
   type OneWayCallOptions,
 } from "./call-options.ts";
-import { resultOf } from "./call-result.ts";
 import { callOnce } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
+import { resultOf, withOptions } from "./method-function.ts";
 import { callThrough } from "./middleware-call.ts";
 import { sendOneWay } from "./one-way-call.ts";
 import { RetriedCall } from "./retried-call.ts";

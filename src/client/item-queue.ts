@@ -23,7 +23,7 @@ interface WaitingItem {
  *   closed  nothing is taken any more
  */
 export abstract class ItemQueue {
-  /** Of an item that the user sends; undefined where another checks it. */
+  /** The schema of an item that the user sends; undefined where it is checked elsewhere. */
   readonly #schema: Schema | undefined;
   readonly #waiting: WaitingItem[] = [];
   #isEnded = false;

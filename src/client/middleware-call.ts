@@ -1,8 +1,8 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import { AbortableCall, timeLeftIn } from "../call/abort-watch.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { MadeCall, timeLeftIn } from "../call/made-call.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { AnyService } from "../contract/service.ts";
 import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
@@ -37,7 +37,7 @@ export function callThrough(
  * A call as middleware of the client has it. Its deadline covers all of it: middleware that waits too long ends with
  * `deadline_exceeded`, and calls that it makes again share the time that is left.
  */
-export abstract class ClientMiddlewareCall extends AbortableCall implements MiddlewareCall {
+export abstract class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   readonly side = "client";
   readonly nestedMetadata = undefined;
   readonly contract: AnyService;
@@ -135,6 +135,11 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
     return this.#isSettled;
   }
 
+  /** The calls that it makes are listed. */
+  override get isListed(): boolean {
+    return false;
+  }
+
   run(chain: readonly Middleware[]): Promise<unknown> {
     const { engine } = this.#method.source;
     if (this.#timeoutMs < Number.POSITIVE_INFINITY)
@@ -189,7 +194,7 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
       metadata: this.metadata,
       onHeaders: (headers) => {
         this.headers = headers;
-        // Those of the first `next()` that has any.
+        // The headers of the first `next()` that has any.
         if (this.#hasToldHeaders) return;
         this.#hasToldHeaders = true;
         this.#options?.onHeaders?.(headers);

@@ -9,7 +9,7 @@ import { ClientMiddlewareCall } from "./middleware-call.ts";
 import type { StreamCall } from "./stream-call.ts";
 import { Outputs, type UserStream } from "./user-stream.ts";
 
-/** Begins a stream for `next()`. `given`: the items of the caller or, where he sends none, the input. */
+/** Begins a stream for `next()`. `given`: the items of the caller, or the input if the caller sends none. */
 export type BeginStream = (given: unknown, options: StreamCallOptions) => StreamCall;
 
 type AnyItems = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): void };

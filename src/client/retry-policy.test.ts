@@ -1,12 +1,6 @@
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { checkOptions } from "../base/options/options.ts";
-import {
-  attemptFields,
-  backoffMs,
-  clientAttemptFields,
-  type RetryPolicy,
-  resolvePolicy,
-} from "./retry-policy.ts";
+import { attemptFields, clientAttemptFields, resolvePolicy } from "./retry-policy.ts";
 
 describe("what is in force", () => {
   it("is nothing unless somebody asks", () => {
@@ -37,28 +31,6 @@ describe("what is in force", () => {
       attempts: 1,
       attemptTimeoutMs: 6,
     });
-  });
-});
-
-describe("the wait before a retry", () => {
-  const policy = resolvePolicy({ retry: { baseDelayMs: 10, maxDelayMs: 100 } }) as RetryPolicy;
-
-  it("is drawn between nothing and a bound that doubles up to its limit", () => {
-    const draw = vi.spyOn(Math, "random");
-    for (const [retry, bound] of [10, 20, 40, 80, 100, 100].entries()) {
-      for (const drawn of [0, 0.5, 0.99]) {
-        draw.mockReturnValueOnce(drawn);
-        expect(backoffMs(policy, retry)).toBeCloseTo(drawn * bound);
-      }
-    }
-    expect(backoffMs(policy, 2000)).toBeLessThanOrEqual(100);
-    draw.mockRestore();
-  });
-
-  it("is never shorter than what the server asked for, and not the same for all", () => {
-    const waits = Array.from({ length: 50 }, () => backoffMs(policy, 3, 250));
-    for (const wait of waits) expect(wait).toBeGreaterThanOrEqual(250);
-    expect(new Set(waits).size).toBeGreaterThan(1);
   });
 });
 

@@ -11,6 +11,7 @@ import {
   orFalse,
   required,
 } from "../base/options/options.ts";
+import type { BackoffBounds } from "../base/time/backoff.ts";
 
 /** How a failed call is retried. */
 export interface RetryOptions {
@@ -21,7 +22,7 @@ export interface RetryOptions {
    * random, from 0 to the bound. Default 10.
    */
   readonly baseDelayMs?: number;
-  /** The largest bound of the back-off, in milliseconds. Default 1000. */
+  /** The largest bound of the back-off, in milliseconds. It is never less than `baseDelayMs`. Default 1000. */
   readonly maxDelayMs?: number;
   /**
    * The error codes after which a call is retried. An error with `retryAfterMs` is retried whatever its code. Default:
@@ -63,10 +64,8 @@ export interface AttemptOptions {
 }
 
 /** The options of a call with those of its client and the defaults. */
-export interface RetryPolicy {
+export interface RetryPolicy extends BackoffBounds {
   readonly attempts: number;
-  readonly baseDelayMs: number;
-  readonly maxDelayMs: number;
   readonly codes: ReadonlySet<RpcCode>;
   /** Infinity: an attempt has all the time that its call has left. */
   readonly attemptTimeoutMs: number;
@@ -106,17 +105,6 @@ function merged<T extends object>(client: T | false | undefined, call: T | false
   return { ...client, ...call };
 }
 
-/**
- * The back-off before retry number `retry`, from 0: random, from 0 to a bound that doubles with each retry. This "full
- * jitter" costs the least work of the ways to spread retries, and ends the soonest (M. Brooker, "Exponential Backoff
- * And Jitter", AWS Architecture Blog, 2015). The wait that the server asked for is added, so that the callers that it
- * rejected do not return at the same moment.
- */
-export function backoffMs(policy: RetryPolicy, retry: number, retryAfterMs = 0): number {
-  const bound = Math.min(policy.maxDelayMs, policy.baseDelayMs * 2 ** retry);
-  return retryAfterMs + Math.random() * bound;
-}
-
 const retryFields = {
   attempts: integer(1, maxAttempts),
   baseDelayMs: milliseconds(),
@@ -140,13 +128,16 @@ export const attemptFields = {
   hedge: orFalse(group(hedgeFields)),
 } satisfies FieldsOf<AttemptOptions>;
 
-/** Those of a client: only a client has a budget. */
+/** The options of a client about attempts: only a client has a budget. */
 export const clientAttemptFields = {
   ...attemptFields,
   retry: orFalse(
     group({
       ...retryFields,
-      budget: group({ ratio: number(0, 1_000_000), perSecond: number(0, 1_000_000) }),
+      budget: group({
+        ratio: number(0, 1_000_000),
+        perSecond: number(0, 1_000_000),
+      } satisfies FieldsOf<RetryBudgetOptions>),
     } satisfies FieldsOf<ClientRetryOptions>),
   ),
 };

@@ -10,7 +10,7 @@ export interface CallSession {
   readonly state: SessionState;
   /** The peer takes no new calls any more: it drains, or the session has ended. */
   readonly takesNoCalls: boolean;
-  /** Of the peer's engine; undefined while the session opens. */
+  /** The incarnation of the peer's engine; undefined while the session opens. */
   readonly incarnation: bigint | undefined;
   /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;

@@ -52,7 +52,7 @@ export function streamTerms(
 export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwner, Watched {
   readonly terms: StreamTerms;
   readonly receiver: ItemReceiver;
-  /** Of a client stream. Never unhandled. */
+  /** The answer of a client stream. Its rejection is never unhandled. */
   readonly #answer: Promise<unknown> | undefined;
   /** The call that is served by the code that made this one. */
   readonly around: IncomingCall | undefined;

@@ -12,11 +12,10 @@ import { Items } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
-import { withItems, withOptions } from "./arguments.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
-import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
 import { type ItemQueue, ReadInputs, SentInputs } from "./item-queue.ts";
+import { resultOf, withItems, withOptions } from "./method-function.ts";
 import { MiddlewareStream } from "./middleware-stream.ts";
 import { StreamCall, type StreamTerms, streamTerms } from "./stream-call.ts";
 import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-stream.ts";
@@ -71,7 +70,7 @@ export function streamFunction(
 class StreamOpener {
   readonly #method: ClientMethod;
   readonly #directions: ItemDirections;
-  /** Of streams without options. */
+  /** The terms of streams without options. */
   readonly #terms: StreamTerms;
   readonly #service: AnyService;
   readonly #middleware: readonly Middleware[];

@@ -1,5 +1,6 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
@@ -9,7 +10,6 @@ import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import { hashToNumber } from "./hash.ts";
 import type { BackendStats } from "./peer-state.ts";
-import { Backoff, backoffMs } from "./reconnect.ts";
 import { mostWaiting, tooManyWait } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
@@ -78,7 +78,7 @@ export class BackendSet implements SessionSource, BackendListener {
     this.#first.catch(() => {});
   }
 
-  /** Of every URL that may be named. */
+  /** Whether each session is sealed, at every URL that may be named. */
   get isConfidential(): boolean {
     return this.engine.security?.credentials !== undefined;
   }
@@ -346,7 +346,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return reason;
   }
 
-  /** A call that may have been executed goes to the process that knows, whoever else is ready. */
+  /** A call that may have been executed goes to the process that knows, even if others are ready. */
   #sessionAt(callee: Callee, call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     const backend = this.#backendOf(callee);
     return backend?.connection.current === undefined

@@ -1,5 +1,6 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import { backoffMs } from "../base/time/backoff.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
@@ -10,7 +11,6 @@ import { Outlier } from "./outlier.ts";
 import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { type Candidate, slowStartWeight } from "./policy.ts";
-import { backoffMs } from "./reconnect.ts";
 
 /** Is told how a backend of a set fares. */
 export interface BackendListener {

@@ -90,7 +90,8 @@ export class BorrowConnections {
       session,
       release: () => {
         if (--owner.uses > 0) return;
-        // The answer that gives the region back leaves first, and whoever borrows again at once finds the session.
+        // The answer that gives the region back leaves first, and a caller that borrows again at once finds the
+        // session.
         realTimers.setImmediate(() => {
           if (owner.uses > 0) return;
           if (this.#owners.get(incarnation) === owner) this.#owners.delete(incarnation);

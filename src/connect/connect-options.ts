@@ -1,4 +1,4 @@
-import { defaultWindow, type WindowLimits } from "../base/flow/in-flight-window.ts";
+import { defaultWindow, type WindowLimits, type WindowOptions } from "../base/flow/in-flight-window.ts";
 import {
   boolean,
   callback,
@@ -10,13 +10,13 @@ import {
   integer,
   milliseconds,
   number,
+  oneOf,
   type Resolved,
   resolveOptions,
 } from "../base/options/options.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { EjectionOptions } from "./outlier.ts";
 import { type Policy, type PolicyName, policies } from "./policy.ts";
-import { type ReconnectOptions, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
 import { type Resolver, staticResolver } from "./resolver.ts";
 
 /** Returns the key of a call, from its method as `service/method` and its input. */
@@ -114,50 +114,22 @@ export interface BalanceOptions {
   readonly name?: string;
 }
 
-/** How calls are routed to the lanes of a server. */
-export type LaneOptions = NonNullable<ConnectOptions["lanes"]>;
-
-/** The same, complete. */
-export interface ResolvedBalanceOptions {
-  readonly timeoutMs: number;
-  readonly policy: Policy;
-  readonly keyOf: BalanceOptions["keyOf"];
-  /** A key belongs to one backend by its place in the list, whether the backend is ready or not. */
-  readonly pins: boolean;
-  readonly ejection: Required<EjectionOptions>;
-  readonly slowStartMs: number;
-  readonly reconnect: ResolvedReconnectOptions;
-  readonly window: WindowLimits;
-  readonly lanes: LaneOptions;
-  readonly name: string | undefined;
-}
-
-/** @throws TypeError or RangeError naming the option. */
-export function resolveBalanceOptions(
-  options: BalanceOptions,
-  defaultTimeoutMs: number,
-): ResolvedBalanceOptions {
-  const resolved = resolveOptions("connect", options, balanceFields);
-  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs, pins: false };
-}
-
-/** What one URL is connected on. */
-export interface ResolvedConnectOptions {
-  readonly timeoutMs: number;
-  readonly reconnect: ResolvedReconnectOptions;
-  readonly window: WindowLimits;
-  readonly lanes: LaneOptions;
-  readonly incarnation: bigint | undefined;
-  readonly name: string | undefined;
-}
-
-/** @throws TypeError or RangeError naming the option. */
-export function resolveConnectOptions(
-  options: ConnectOptions,
-  defaultTimeoutMs: number,
-): ResolvedConnectOptions {
-  const resolved = resolveOptions("connect", options, connectFields);
-  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
+/** How a peer connects again after it was lost. */
+export interface ReconnectOptions {
+  /**
+   * What new calls do while the peer is lost. `fail`: the first call tries once to connect, and calls that come
+   * meanwhile share the attempt. `wait`: the peer keeps trying while any call waits, and each call waits until its own
+   * deadline; `engine.connect` resolves although nobody answers yet. Calls that were in flight when the peer was lost
+   * fail in both cases. Default `fail`.
+   */
+  readonly whileLost?: "fail" | "wait";
+  /**
+   * The bound of the pause after the first attempt, in milliseconds. It doubles with each attempt. The pause is random,
+   * from 0 to the bound. Default 50.
+   */
+  readonly baseDelayMs?: number;
+  /** The largest bound of the pause, in milliseconds. It is never less than `baseDelayMs`. Default 2000. */
+  readonly maxDelayMs?: number;
 }
 
 /** @throws TypeError for a malformed URL, and for anything but URLs and resolvers. */
@@ -168,29 +140,6 @@ export function resolverOf(where: readonly string[] | Resolver): Resolver {
   }
   if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
   throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
-}
-
-/** Limits of the calls to a peer: how many are in flight, and how many wait. */
-export interface WindowOptions {
-  /** The most calls in flight, 1 to 1,048,576. Default: the credits that the peer grants. */
-  readonly maxInFlight?: number;
-  /**
-   * The window never shrinks below this number of calls, 1 to 1,048,576. Default 16, or `maxInFlight` if that is less.
-   */
-  readonly minInFlight?: number;
-  /**
-   * The most calls that wait for a place in the window, 0 to 10,000,000. One more call displaces a call of lower
-   * priority, or fails with `resource_exhausted`. The same number, and at least 1024, may wait for a session that is
-   * being opened. Default 131,072.
-   */
-  readonly maxWaiting?: number;
-  /** The most bytes in the inputs of waiting calls, estimated, at least 1024. Default 64 MiB. */
-  readonly maxWaitingBytes?: number;
-  /**
-   * Shrinks the window when requests wait at the peer, and widens it again. With false the window has the size that
-   * the peer grants. Default true.
-   */
-  readonly adaptive?: boolean;
 }
 
 const policyField = checkedBy((where, name, value): Policy => {
@@ -208,7 +157,7 @@ const laneFields = {
     return value as PolicyName | Policy;
   }, "twoChoices"),
   keyOf: callback<KeyOf>(),
-} satisfies FieldsOf<LaneOptions>;
+} satisfies FieldsOf<NonNullable<ConnectOptions["lanes"]>>;
 
 const windowFields = {
   maxInFlight: integer(1, 2 ** 20, defaultWindow.maxInFlight),
@@ -217,6 +166,13 @@ const windowFields = {
   maxWaitingBytes: integer(1024, Number.MAX_SAFE_INTEGER, defaultWindow.maxWaitingBytes),
   adaptive: boolean(defaultWindow.adaptive),
 } satisfies FieldsOf<WindowOptions>;
+
+/** The option `reconnect`. */
+export const reconnectField = group({
+  whileLost: oneOf(["fail", "wait"], "fail"),
+  baseDelayMs: milliseconds({ fallback: 50 }),
+  maxDelayMs: milliseconds({ fallback: 2000 }),
+} satisfies FieldsOf<ReconnectOptions>);
 
 const incarnationField = checkedBy((where, name, value): bigint => {
   if (typeof value === "bigint" && BigInt.asUintN(64, value) === value) return value;
@@ -260,16 +216,50 @@ const balanceFields = {
     failureShare: number(Number.MIN_VALUE, 1, 0.3),
     baseMs: milliseconds({ low: 1, fallback: 10_000 }),
     maxShare: number(0, 1, 0.5),
-  }),
+  } satisfies FieldsOf<EjectionOptions>),
   slowStartMs: milliseconds({ low: 0, fallback: 0 }),
 } satisfies FieldsOf<BalanceOptions>;
 
+/** The options of several URLs, with the defaults. */
+export interface ResolvedBalanceOptions extends Resolved<typeof balanceFields> {
+  readonly timeoutMs: number;
+  /** A key belongs to one backend by its place in the list, whether the backend is ready or not. */
+  readonly pins: boolean;
+}
+
+/** @throws TypeError or RangeError naming the option. */
+export function resolveBalanceOptions(
+  options: BalanceOptions,
+  defaultTimeoutMs: number,
+): ResolvedBalanceOptions {
+  const resolved = resolveOptions("connect", options, balanceFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs, pins: false };
+}
+
+/** The options of one URL, with the defaults. */
+export interface ResolvedConnectOptions extends Resolved<typeof connectFields> {
+  readonly timeoutMs: number;
+}
+
+/** @throws TypeError or RangeError naming the option. */
+export function resolveConnectOptions(
+  options: ConnectOptions,
+  defaultTimeoutMs: number,
+): ResolvedConnectOptions {
+  const resolved = resolveOptions("connect", options, connectFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
+}
+
 /** @throws RangeError when the least window is above the largest. */
-function completeWindow({ minInFlight, ...window }: Resolved<typeof windowFields>): WindowLimits {
+function completeWindow(
+  { minInFlight, ...window }: Resolved<typeof windowFields>,
+  where: string,
+  name: string,
+): WindowLimits {
   const { maxInFlight } = window;
   if (minInFlight !== undefined && minInFlight > maxInFlight)
     throw new RangeError(
-      `connect: window.minInFlight is ${minInFlight}, above maxInFlight ${maxInFlight}; it must not be`,
+      `${where}: ${name}.minInFlight is ${minInFlight}, above maxInFlight ${maxInFlight}; it must not be`,
     );
   return { ...window, minInFlight: minInFlight ?? Math.min(defaultWindow.minInFlight, maxInFlight) };
 }

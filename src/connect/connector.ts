@@ -2,6 +2,7 @@ import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
+import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
@@ -21,7 +22,9 @@ import { BalancedPeer } from "./balanced-peer.ts";
 import {
   type BalanceOptions,
   type ConnectOptions,
-  type LaneOptions,
+  type ReconnectOptions,
+  type ResolvedBalanceOptions,
+  reconnectField,
   resolveBalanceOptions,
   resolveConnectOptions,
   resolverOf,
@@ -29,7 +32,6 @@ import {
 import { Peer } from "./peer.ts";
 import { PeerConnection } from "./peer-connection.ts";
 import type { Ports } from "./ports.ts";
-import { Backoff, backoffMs, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
 import { mayPass } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 import { type LaneTerms, ServerBackend } from "./server-backend.ts";
@@ -37,7 +39,7 @@ import { type LaneTerms, ServerBackend } from "./server-backend.ts";
 /** What holds for every session of a connection. */
 interface ConnectionTerms {
   readonly timeoutMs: number;
-  readonly reconnect: ResolvedReconnectOptions;
+  readonly reconnect: Required<ReconnectOptions>;
   readonly window: WindowLimits;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
@@ -58,7 +60,7 @@ const firstAttemptMs = 1000;
  * Bounds of the pause after a hello that went into a connection which had broken before. The next hello makes another
  * connection, if the provider knows by then.
  */
-const lostHelloPause = { minDelayMs: 5, maxDelayMs: 500 };
+const lostHelloPause = { baseDelayMs: 5, maxDelayMs: 500 };
 
 /**
  * EIO and ECANCELED are what verbs says of a message whose connection broke, ENOTCONN what tcp says, and ECANCELED what a
@@ -210,7 +212,7 @@ export class Connector {
   }
 
   /** How the lanes are reached of a server that is connected on these terms. */
-  #laneTerms(terms: ConnectionTerms, lanes: LaneOptions): LaneTerms {
+  #laneTerms(terms: ConnectionTerms, lanes: ResolvedBalanceOptions["lanes"]): LaneTerms {
     const { timeoutMs, reconnect, window } = terms;
     return {
       options: { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true },

@@ -30,7 +30,7 @@ const serverFailures: ReadonlySet<RpcCode | "ok"> = new Set([
 ]);
 const longestTimes = 10;
 
-/** How many calls are judged together by their share of failures. Of fewer, chance would eject healthy backends. */
+/** How many calls are judged together by their share of failures. With fewer, chance would eject healthy backends. */
 const judgedCalls = 50;
 
 /** Why a backend should be ejected now; undefined when it should not. */
@@ -46,10 +46,10 @@ export type OutlierVerdict = "consecutive" | "share" | undefined;
 export class Outlier {
   readonly #options: Required<EjectionOptions>;
   #failures = 0;
-  /** Of the calls that are being counted: all, and those that failed. */
+  /** The calls that are being counted: all, and those that failed. */
   #calls = 0;
   #failed = 0;
-  /** Of those counted before. */
+  /** The share of failures among the calls that were counted before. */
   #lastShare = 0;
   #times = 0;
   #untilMs = Number.NEGATIVE_INFINITY;

@@ -8,13 +8,12 @@ import { Session } from "../session/connection/session.ts";
 import { Nonce } from "../wire/message.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
-import { type BalanceOptions, resolveBalanceOptions } from "./connect-options.ts";
+import { type BalanceOptions, reconnectField, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { reconnectField } from "./reconnect.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
 const turn = () => new Promise(setImmediate);
-const patiently = { whileLost: "wait", minDelayMs: 60_000, maxDelayMs: 60_000 } as const;
+const patiently = { whileLost: "wait", baseDelayMs: 60_000, maxDelayMs: 60_000 } as const;
 
 function setAt(
   host: FakeServices,

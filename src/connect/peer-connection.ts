@@ -14,8 +14,8 @@ import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import { isNewer, type LaneAddress, type ToldHealth } from "../wire/handshake.ts";
+import type { ReconnectOptions } from "./connect-options.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
-import type { ResolvedReconnectOptions } from "./reconnect.ts";
 import { type ReconnectContext, Reconnector } from "./reconnector.ts";
 
 /** Is told what a connection's owner must know beyond its events: its backend. */
@@ -38,7 +38,7 @@ export interface ConnectionListener {
 export interface ConnectionOptions {
   /** Opens the next session, in one try. */
   readonly open: (connection: PeerConnection) => Promise<Session>;
-  readonly reconnect: ResolvedReconnectOptions;
+  readonly reconnect: Required<ReconnectOptions>;
   readonly window?: { readonly maxWaiting: number };
   readonly onClosed?: (connection: PeerConnection) => void;
   /** Where the same engine can be reached besides. `open` tries them in order. */
@@ -104,7 +104,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.#closeReason !== undefined;
   }
 
-  /** Of the session that is open. */
+  /** The incarnation of the engine in the open session. */
   get incarnation(): bigint | undefined {
     return this.current?.remote?.incarnation;
   }

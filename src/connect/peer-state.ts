@@ -56,7 +56,7 @@ export interface PeerEvents {
 /** State of a peer, and its traffic, that of its worker lanes included. */
 export interface PeerStats extends Traffic {
   readonly state: PeerState;
-  /** Of the session with the peer's engine. Each worker lane has a window of its own. */
+  /** The window of the session with the peer's engine. Each worker lane has its own. */
   readonly window: WindowStats;
   /** The services that do not serve, as the peer has said. "" is the whole peer. */
   readonly notServing: readonly string[];

@@ -1,9 +1,10 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
 import type { Session } from "../session/connection/session.ts";
-import { Backoff, backoffMs, type ResolvedReconnectOptions } from "./reconnect.ts";
+import type { ReconnectOptions } from "./connect-options.ts";
 
 /** What a reconnector needs of its connection. */
 export interface ReconnectContext {
@@ -22,7 +23,7 @@ export interface ReconnectContext {
 export class Reconnector {
   readonly #peer: ReconnectContext;
   readonly #open: () => Promise<Session>;
-  readonly #options: ResolvedReconnectOptions;
+  readonly #options: Required<ReconnectOptions>;
   readonly #backoff: Backoff;
   readonly #maxWaiting: number;
   /** Calls that wait for a session, and some that did. */
@@ -36,7 +37,7 @@ export class Reconnector {
   constructor(
     peer: ReconnectContext,
     open: () => Promise<Session>,
-    options: ResolvedReconnectOptions,
+    options: Required<ReconnectOptions>,
     window: { readonly maxWaiting: number },
   ) {
     this.#peer = peer;
@@ -100,7 +101,7 @@ export class Reconnector {
   #reopen(): Promise<CallSession> {
     return new Promise<CallSession>((resolve, reject) => {
       this.#giveUp = reject;
-      // Cleared first: whoever tries again at once must not be given the old attempt.
+      // Cleared first: a call that tries again at once must not be given the old attempt.
       const clear = () => {
         this.#opening = undefined;
         this.#giveUp = undefined;

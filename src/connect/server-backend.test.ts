@@ -2,9 +2,8 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
-import { resolveBalanceOptions } from "./connect-options.ts";
+import { reconnectField, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { reconnectField } from "./reconnect.ts";
 import { ServerBackend } from "./server-backend.ts";
 
 const lane = (incarnation: bigint): LaneAddress => ({ url: "mem://lane", incarnation });

@@ -140,7 +140,7 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     const before = this.#announced;
     this.#announced = this.#reachable(lanes);
     if (lanes.length === 0) {
-      // Who hears of the end of the lanes finds a server that takes calls itself.
+      // Listeners of the end of the lanes find a server that takes calls itself.
       const ended = this.#lanes;
       this.#lanes = undefined;
       ended?.close();

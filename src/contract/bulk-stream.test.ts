@@ -2,8 +2,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { RegionHandle } from "../memory/region-handle.ts";
 import { bulkStreamBrand } from "../transfer/byte-stream/stream-kind.ts";
-import { bulkStream } from "./bulk-stream.ts";
-import { handle } from "./handle.ts";
+import { bulkStream, handle } from "./zod-schemas.ts";
 
 const problems = (schema: z.ZodType, value: unknown) =>
   schema.safeParse(value).error?.issues.map(({ message }) => message);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { type Access, permits, regionBrand, remoteRegionBrand } from "../memory/region-kind.ts";
-import { bulk } from "./bulk.ts";
 import { formatIssues } from "./schema.ts";
+import { bulk } from "./zod-schemas.ts";
 
 const accesses: Access[] = ["read", "write", "read_write"];
 

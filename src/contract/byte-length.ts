@@ -8,11 +8,8 @@ export interface ByteLengthOptions {
   readonly maxBytes?: number;
 }
 
-/** Complete limits. */
-export interface ByteLengthLimits {
-  readonly minBytes: number;
-  readonly maxBytes: number;
-}
+/** The options with the defaults. */
+export type ByteLengthLimits = Required<ByteLengthOptions>;
 
 const byteLengthFields = {
   minBytes: integer(0, Number.MAX_SAFE_INTEGER, 0),

@@ -1,8 +1,8 @@
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { bytes } from "./bytes.ts";
 import { formatIssues } from "./schema.ts";
+import { bytes } from "./zod-schemas.ts";
 
 function fault(schema: z.ZodType, value: unknown): string | undefined {
   const verdict = schema.safeParse(value);

@@ -63,11 +63,11 @@ export interface StreamWindow {
 
 /** A method of any kind. */
 export interface AnyMethod extends MethodBase {
-  /** Of the request. */
+  /** The schema of the request. */
   readonly input: Schema;
-  /** Of each item that the client sends; of no value where the kind has none. */
+  /** The schema of each item that the client sends; the schema of no value where the kind has none. */
   readonly items: Schema;
-  /** Of the answer, or of each item that the server sends. */
+  /** The schema of the answer, or of each item that the server sends. */
   readonly output: Schema;
   readonly errors: ErrorSchemas;
 }

@@ -9,7 +9,6 @@ export {
   type ReceivedMetadata,
   RpcError,
   type RpcErrorOptions,
-  type RpcErrorOrigin,
 } from "../base/errors/rpc-error.ts";
 export type { Priority } from "../base/flow/priority.ts";
 export type { RegionHandle } from "../memory/region-handle.ts";

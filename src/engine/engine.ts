@@ -3,7 +3,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import { type CallDirection, channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
-import { checkOptions, resolveOptions } from "../base/options/options.ts";
+import { checkOptions, resolveOptions, shown } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { BalancedPeer } from "../connect/balanced-peer.ts";
 import type { BalanceOptions, ConnectOptions } from "../connect/connect-options.ts";
@@ -12,6 +12,7 @@ import type { Peer } from "../connect/peer.ts";
 import type { Resolver } from "../connect/resolver.ts";
 import { exposeFields } from "../memory/exposable.ts";
 import { callerOf } from "../memory/leak-watch.ts";
+import { type MapFileOptions, type MappedFile, mapFileFields } from "../memory/mapped-file.ts";
 import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
@@ -217,6 +218,32 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
+   * Maps a file as a region: its bytes are memory, which peers read and write in place. `file` is a path, or a file
+   * descriptor, which may be closed afterwards: of a file, a memfd or a device DAX. Space for all bytes is allocated
+   * first, so that a full disk is an error here and not later. To grow a file, map it again with more `bytes`. Dispose
+   * the region when no call needs it any more: then the file is unmapped, and views of it have length 0.
+   *
+   * @example
+   * await using numbers = await engine.mapFile("numbers.bin", { bytes: 1 << 30, access: "read_write" });
+   * new Float64Array(numbers.bytes.buffer).fill(1);
+   * await numbers.flush();
+   * const { sum } = await sums.sum({ numbers });
+   *
+   * @throws TypeError or RangeError for anything but a path or a descriptor, and for bad options. RpcError: `not_found`,
+   * `permission_denied`, `failed_precondition` where the system does not open or map the file; `resource_exhausted` when
+   * there is no space for it; `out_of_range` when it is shorter than `bytes` and is not writable; `invalid_argument` for
+   * an empty file without `bytes`, and for what is no file; `unavailable` when the engine is closed, and without the addon.
+   */
+  async mapFile<A extends Access>(file: string | number, options: MapFileOptions<A>): Promise<MappedFile<A>> {
+    const at = callerOf(this.mapFile);
+    const { access, keys, bytes, writable } = resolveOptions("mapFile", options, mapFileFields);
+    const isDescriptor = Number.isInteger(file) && (file as number) >= 0;
+    if (!isDescriptor && (typeof file !== "string" || file === ""))
+      throw new TypeError(`mapFile: file must be a path or a file descriptor, it is ${shown(file)}`);
+    return this.#parts.memory.mapFile({ file, bytes, writable }, access as A, at, keys);
+  }
+
+  /**
    * A byte stream for one call: it goes into the call's input where the contract says `bulkStream(…)`. With "read" the
    * handler reads what is written into `writable` here. With "write" the handler writes what `readable` gives here. The
    * bytes go through a ring of chunks, by one-sided transfers.
@@ -264,8 +291,8 @@ export class Engine implements AsyncDisposable {
 
   /**
    * Reads the certificates, the key and the revocation lists of `security.tls` again, where they were given as functions.
-   * They hold for sessions that open from now on. Of those that are open, the ones end with `unauthenticated` whose peer
-   * is not trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key
+   * They hold for sessions that open from now on. An open session ends with `unauthenticated` if its peer is not
+   * trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key is gone
    * from `security.psk.lookup`. All others go on.
    *
    * @example

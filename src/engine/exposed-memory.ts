@@ -1,8 +1,11 @@
 import { systemClock } from "../base/time/clock.ts";
+import { onLostPages } from "../fabric/libfabric/file-memory.ts";
 import { exposable } from "../memory/exposable.ts";
+import { FileMemory, type FileRequest } from "../memory/file-memory.ts";
+import { MappedFile } from "../memory/mapped-file.ts";
 import { closePool, Pool } from "../memory/pool.ts";
 import { Region } from "../memory/region.ts";
-import { RegionCore, type RegionListener } from "../memory/region-core.ts";
+import { RegionCore, type RegionListener, type RegionOrigin } from "../memory/region-core.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
 import { Shares } from "../transfer/handles/shares.ts";
 
@@ -16,6 +19,14 @@ export interface ExposedMemoryContext {
   assertOpen(): void;
 }
 
+/** The files that an engine has mapped. */
+export interface MappedFilesStats {
+  readonly files: number;
+  readonly bytes: number;
+  /** How many of the files have lost bytes since they were mapped. */
+  readonly damaged: number;
+}
+
 /** The memory that an engine exposes: its regions, its pool, and the handles it has shared. */
 export class ExposedMemory implements RegionListener {
   readonly pool: Pool;
@@ -23,6 +34,9 @@ export class ExposedMemory implements RegionListener {
   readonly #context: ExposedMemoryContext;
   /** Each until nobody touches its memory any more, not only until it is disposed. */
   readonly #regions = new Set<RegionCore>();
+  /** The memory of those that are files. */
+  readonly #files = new Map<RegionCore, FileMemory>();
+  #stopListening: (() => void) | undefined;
 
   constructor(context: ExposedMemoryContext) {
     this.#context = context;
@@ -46,17 +60,62 @@ export class ExposedMemory implements RegionListener {
   ): Region<A> {
     const segments = exposable(views);
     this.#context.assertOpen();
-    const core = new RegionCore(this, segments, access, { keys, at });
+    return new Region<A>(this.#add(segments, access, { keys, at }), this.shares);
+  }
+
+  /** Maps a file and exposes it. */
+  async mapFile<A extends Access>(
+    request: FileRequest,
+    access: A,
+    at: string,
+    keys: RegionKeys | undefined,
+  ): Promise<MappedFile<A>> {
+    this.#context.assertOpen();
+    const memory = await FileMemory.map(request);
+    try {
+      this.#context.assertOpen();
+    } catch (error) {
+      memory.end();
+      throw error;
+    }
+    this.#stopListening ??= onLostPages(() => {
+      for (const region of this.#regions) region.endIfDamaged();
+    });
+    const core = this.#add(memory.segments, access, { keys, at });
+    const file = new MappedFile<A>(core, this.shares, memory);
+    this.#files.set(core, memory);
+    const user = new WeakRef(file);
+    // Views may outlive a region that is forgotten; collecting them unmaps the file.
+    core.onDisposed(() => {
+      if (user.deref() !== undefined) memory.end();
+    });
+    return file;
+  }
+
+  /** The files that are mapped. */
+  get mappedFiles(): MappedFilesStats {
+    let [bytes, damaged] = [0, 0];
+    for (const memory of this.#files.values()) {
+      bytes += memory.byteLength;
+      if (memory.isDamaged) damaged++;
+    }
+    return { files: this.#files.size, bytes, damaged };
+  }
+
+  #add(segments: readonly Uint8Array[], access: Access, origin: RegionOrigin): RegionCore {
+    const core = new RegionCore(this, segments, access, origin);
     this.#regions.add(core);
-    return new Region<A>(core, this.shares);
+    return core;
   }
 
   onRegionReleased(region: RegionCore): void {
     this.#regions.delete(region);
+    this.#files.delete(region);
   }
 
   /** Disposes every region and closes the pool. After the ports are closed: nothing touches the memory then. */
   close(): void {
+    this.#stopListening?.();
     for (const region of this.#regions) region.dispose();
     closePool(this.pool);
   }

@@ -7,7 +7,7 @@ import { type JsonShape, shaped } from "../contract/json-shape.ts";
 import { service } from "../contract/service.ts";
 import { serverStream } from "../contract/stream.ts";
 import { unary } from "../contract/unary.ts";
-import type { AdmissionLimits } from "../server/admission-options.ts";
+import type { AdmissionOptions } from "../server/admission-options.ts";
 import type { CallsGauge } from "../session/calls/traffic.ts";
 import type { OpenCall } from "./open-call.ts";
 import type { EngineStats } from "./stats.ts";
@@ -16,7 +16,10 @@ import type { EngineStats } from "./stats.ts";
 export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
   /** Calls that are open now: those that were sent (out), or that have not been answered (in). */
   readonly inFlight: number;
-  /** Of calls that succeeded and that failed. `Histogram.from` reads it, and `Histogram.since` subtracts two. */
+  /**
+   * The latency of calls that succeeded and that failed. `Histogram.from` reads it, and `Histogram.since` subtracts
+   * two.
+   */
   readonly latencyMs: HistogramData;
 }
 
@@ -68,7 +71,7 @@ export interface InspectedOptions {
   readonly compression: boolean;
   readonly reflection: boolean;
   readonly limits: EngineLimits;
-  readonly admission: AdmissionLimits;
+  readonly admission: Required<AdmissionOptions>;
 }
 
 /** Everything that an engine tells of itself. */
@@ -94,7 +97,7 @@ export interface InspectedChange extends InspectedState {
 
 /** What `calls` answers. */
 export interface InspectedCalls {
-  /** Of the engine that answers, 16 hexadecimal digits. */
+  /** The incarnation of the engine that answers, 16 hexadecimal digits. */
   readonly incarnation: string;
   /** The oldest first, at most 1,000. */
   readonly calls: readonly OpenCall[];
@@ -151,9 +154,8 @@ const shapeOf = (properties: Readonly<Record<string, JsonShape>>, more: JsonShap
 
 /**
  * The service by which operators look into an engine that was opened with `inspection: true`. It is built in: an engine
- * that was not answers `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. Of methods
- * and calls, both those that the engine serves and those that it makes, it shows only the ones whose path `security.allow`
- * lets the caller call.
+ * that was not answers `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. It shows
+ * only the methods and calls, served and made, whose path `security.allow` lets the caller call.
  *
  * - `snapshot`: everything that is counted, the peers, and the options in force.
  * - `watch`: the state now, and then every `everyMs` (default 1,000). Later items have only the methods that were called

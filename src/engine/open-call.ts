@@ -4,7 +4,8 @@ import { systemClock } from "../base/time/clock.ts";
 import type { DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
 import { phasesOfIncoming, phasesOfOutgoing } from "../call/call-phases.ts";
 import type { IncomingPhase } from "../call/incoming-call.ts";
-import { MadeCall, OutgoingCall } from "../call/outgoing-call.ts";
+import { MadeCall } from "../call/made-call.ts";
+import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import type { SessionContext } from "../session/connection/context.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
@@ -128,7 +129,7 @@ export function isServing(exchanges: Iterable<Exchange>): boolean {
 }
 
 function isUsers(item: Timed): item is MadeCall {
-  return item instanceof MadeCall && !item.builtin;
+  return item instanceof MadeCall && item.isListed;
 }
 
 function describe(call: MadeCall, peer: string, nowMs: number) {

@@ -11,8 +11,10 @@ import {
   boolean,
   callback,
   checkedBy,
+  completed,
   type FieldsOf,
   fail,
+  given,
   group,
   integer,
   milliseconds,
@@ -21,21 +23,12 @@ import {
 } from "../base/options/options.ts";
 import { type EngineMiddleware, engineMiddlewareFields } from "../call/middleware.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
-import {
-  type ResolvedSecurity,
-  resolveSecurity,
-  type SecurityOptions,
-} from "../security/security-options.ts";
-import {
-  type AdmissionLimits,
-  type AdmissionOptions,
-  admissionFields,
-  completeAdmission,
-} from "../server/admission-options.ts";
+import { resolveSecurity, type SecurityOptions } from "../security/security-options.ts";
+import { type AdmissionOptions, admissionFields, completeAdmission } from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
-import { mostHeapBytes } from "../wire/codec.ts";
+import { mostHeapBytes } from "../wire/decode-value.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
 
 /**
@@ -73,7 +66,9 @@ export interface EngineOptionsOf<E> {
    * The services for all peers, made by `implement`; or a function that makes them of the engine, for handlers that
    * call other services. It runs before the engine listens. `engine.serve` adds more later. Default: none.
    */
-  readonly serve?: ServeOption<E>;
+  readonly serve?:
+    | readonly Implementation[]
+    | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
   /**
    * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
    * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
@@ -142,34 +137,6 @@ export interface EngineOptionsOf<E> {
   readonly onHandlerError?: HandlerErrorListener;
 }
 
-/** The services of an engine, or a function that makes them of the engine. */
-export type ServeOption<E> =
-  | readonly Implementation[]
-  | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
-
-/** The same, complete, without what is served. */
-export interface ResolvedEngineOptions {
-  readonly listen: readonly string[];
-  readonly verbs: VerbsChoice | undefined;
-  readonly security: ResolvedSecurity | undefined;
-  readonly heartbeatMs: number;
-  /** Undefined: idle peers are not pinged. */
-  readonly keepaliveMs: number | undefined;
-  readonly maxStallMs: number;
-  readonly connectTimeoutMs: number;
-  readonly slowCallMs: number;
-  readonly measureLatency: boolean;
-  readonly compression: boolean;
-  readonly reflection: boolean;
-  readonly inspection: boolean;
-  readonly limits: EngineLimits;
-  readonly admission: AdmissionLimits;
-  readonly middleware: EngineMiddleware;
-  readonly logger: Logger | undefined;
-  /** Undefined: the engine prints them. */
-  readonly onHandlerError: HandlerErrorListener | undefined;
-}
-
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
 const limitFields = {
   memoryBytes: integer(leastMemoryBytes, Number.MAX_SAFE_INTEGER),
@@ -201,13 +168,13 @@ export const cloneableFields = {
   keepaliveMs: milliseconds({ low: 100 }),
   maxStallMs: milliseconds({ low: 0, fallback: 30_000 }),
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
-  slowCallMs: milliseconds({ low: 0 }),
+  slowCallMs: milliseconds({ low: 0, fallback: Number.POSITIVE_INFINITY }),
   measureLatency: boolean(true),
   compression: boolean(true),
   reflection: boolean(false),
   inspection: boolean(false),
-  limits: group(limitFields),
-  admission: group(admissionFields),
+  limits: completed(group(limitFields), completeLimits),
+  admission: completed(group(admissionFields), (options) => completeAdmission(options)),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
 
 /** The names of the options that `openLanes` takes for the engine of each lane. */
@@ -244,39 +211,30 @@ const engineFields = {
   onHandlerError: callback<HandlerErrorListener>(),
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 
+/** The options with the defaults, without what is served. */
+export type ResolvedEngineOptions = Omit<Resolved<typeof engineFields>, "serve">;
+
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
 export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedEngineOptions {
-  const {
-    serve: _,
-    limits,
-    admission,
-    slowCallMs,
-    ...resolved
-  } = resolveOptions("Engine.open", options, engineFields);
-  return {
-    ...resolved,
-    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
-    limits: completeLimits(limits),
-    admission: completeAdmission(admission),
-  };
+  const { serve: _, ...resolved } = resolveOptions("Engine.open", options, engineFields);
+  return resolved;
 }
 
 /** The limits as given, and those that derive from the budget where none is given. */
-function completeLimits(limits: Resolved<typeof limitFields>): EngineLimits {
+function completeLimits(limits: Resolved<typeof limitFields>, where: string, name: string): EngineLimits {
   const memory = processMemory();
   const derived = deriveLimits(limits.memoryBytes ?? defaultMemoryBytes(memory), memory.heapBytes);
-  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   const { maxRequests, maxRequestsInAll, maxSessions = 0 } = limits;
   if (maxRequests !== undefined && maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
     throw new RangeError(
-      `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
+      `${where}: ${name}.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
   return {
     ...derived,
     maxRequests: Math.min(derived.maxRequests, maxRequestsInAll ?? derived.maxRequests),
     maxRequestsInAll: Math.max(derived.maxRequestsInAll, maxRequests ?? 0),
     maxConnections: Math.max(derived.maxConnections, 2 * maxSessions),
-    ...given,
+    ...given(limits),
   };
 }
 

@@ -18,6 +18,7 @@ import type { ReplayCache } from "../server/replay-cache.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
+import type { MappedFilesStats } from "./exposed-memory.ts";
 
 /** The options of `engine.stats`. */
 export interface StatsOptions {
@@ -54,6 +55,8 @@ export interface EngineStats extends Traffic {
   readonly deadlines: number;
   /** Exposed regions whose memory has not been released. */
   readonly regions: number;
+  /** Files of `mapFile` whose memory has not been released. */
+  readonly mappedFiles: MappedFilesStats;
   /** Bytes of memory in quarantine: a lost peer might still touch them. */
   readonly quarantinedBytes: number;
   /** Bytes of rendezvous bodies that are being pulled, or are the inputs of calls that have not been answered. */
@@ -93,7 +96,7 @@ export interface MeasuredParts {
   readonly sessions: Iterable<Session> & { readonly size: number };
   readonly exchanges: Iterable<Exchange>;
   readonly wheel: DeadlineWheel;
-  readonly memory: { readonly regions: number; readonly pool: Pool };
+  readonly memory: { readonly regions: number; readonly mappedFiles: MappedFilesStats; readonly pool: Pool };
   readonly quarantine: Quarantine;
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
@@ -127,6 +130,7 @@ export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods" | "h
     ...trafficOf(parts.exchanges),
     deadlines: wheel.size,
     regions: memory.regions,
+    mappedFiles: memory.mappedFiles,
     quarantinedBytes: quarantine.bytes,
     pullingBytes: pullBudget.bytes,
     decodedBytes: decodeBudget.bytes,

@@ -1,11 +1,27 @@
 import { realTimers } from "../base/time/real-timers.ts";
 import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
-import type { PortQueues } from "./libfabric/port-report.ts";
-import type { Port, PortLayout, PortSink } from "./port.ts";
+import type { PortDescription, PortQueues } from "./libfabric/port-report.ts";
+import { MemRegions } from "./mem-regions.ts";
+import {
+  type Absences,
+  type Extent,
+  noAbsences,
+  type Port,
+  type PortGauges,
+  type PortLayout,
+  type PortSink,
+  type RegisteredMemory,
+  type TransferListener,
+  type TransferOp,
+  type Vouch,
+} from "./port.ts";
 import { SendSlots } from "./send-slots.ts";
 
 const truncated = 265; // FI_ETRUNC
+const invalid = 22; // EINVAL
+/** Of a write with a put notification. */
+const maxNotificationExtents = 4;
 const noBytes = new Uint8Array(0);
 
 /** Something that a port has to tell. */
@@ -22,14 +38,15 @@ interface Entry {
 }
 
 /**
- * The part that the ports in TypeScript share: slots, and an inbox of what has happened, which the next progress
- * delivers through the completion ring.
+ * The part that the ports in TypeScript share: slots, registered memory, and an inbox of what has happened, which the
+ * next progress delivers through the completion ring.
  */
 export abstract class InboxPort {
   readonly slab: Buffer;
   readonly slabView: DataView;
   readonly slotBytes: number;
   onWake: () => void = () => {};
+  readonly memory = new MemRegions();
   protected readonly sendSlots: SendSlots;
   protected readonly completions: Completions;
   protected isClosed = false;
@@ -40,6 +57,8 @@ export abstract class InboxPort {
   /** Entries that are not in the ring yet, oldest first. */
   #inbox: Entry[] = [];
   #armed = false;
+  /** The port wakes when what runs now has ended. */
+  #wakesSoon = false;
   #mostReceived = 0;
   #mostUnread = 0;
 
@@ -151,15 +170,93 @@ export abstract class InboxPort {
     this.#inbox.push(entry);
     if (!this.#armed) return;
     this.#armed = false;
+    this.#wakesSoon = true;
     // Not within the turn of the sender. What runs then only sets the next turn of this engine.
-    realTimers.nextTick(() => this.onWake());
+    realTimers.nextTick(this.#wakeSoon);
   }
+
+  readonly #wakeSoon = (): void => {
+    if (!this.#wakesSoon) return;
+    this.#wakesSoon = false;
+    this.onWake();
+  };
 
   /** Something has come while nothing of the port runs: a sleeping port wakes within this call. */
   protected wakeNow(): void {
-    if (!this.#armed) return;
-    this.#armed = false;
+    if (!this.#armed && !this.#wakesSoon) return;
+    this.disarm();
     this.onWake();
+  }
+
+  /** The key of the next registration. */
+  protected abstract nextKey(): bigint;
+
+  register(
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    rights: number,
+  ): RegisteredMemory {
+    return this.memory.add(new Uint8Array(memory, byteOffset, byteLength), rights, this.nextKey());
+  }
+
+  transfer(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    listener: TransferListener,
+    notification?: bigint,
+  ): void {
+    if (this.isClosed) return listener.onTransferred(cancelled, 0);
+    if (notification !== undefined && (op === "read" || extents.length > maxNotificationExtents))
+      return listener.onTransferred(invalid, 0);
+    this.move(op, address, extents, this.completions.expectTransfer(listener), notification);
+  }
+
+  /** Begins a transfer. `endTransfer` tells of its end. */
+  protected abstract move(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    token: number,
+    notification: bigint | undefined,
+  ): void;
+
+  /** No other thread speaks for this one while its event loop is blocked. */
+  vouch(_address: number, _vouch: Vouch): void {}
+
+  unvouch(_address: number): void {}
+
+  absences(): Absences {
+    return noAbsences;
+  }
+
+  /** The kernel does not say who is at the other end. */
+  processOf(): undefined {}
+
+  /** How many addresses are in use. */
+  protected abstract get addresses(): number;
+
+  /** Messages and transfers that peers do not take yet. */
+  protected abstract get waitingWork(): number;
+
+  gauges(): PortGauges {
+    return {
+      sends: this.completions.sends,
+      transfers: this.completions.transfers,
+      regions: this.memory.size,
+      addresses: this.addresses,
+      freeSlots: this.sendSlots.free,
+    };
+  }
+
+  describe(): PortDescription {
+    return {
+      queues: this.#queues(),
+      registeredBytes: this.memory.registeredBytes,
+      registrationsMade: this.memory.made,
+      registrationsMadeBytes: this.memory.madeBytes,
+    };
   }
 
   /** These ports do not spin. */
@@ -174,13 +271,14 @@ export abstract class InboxPort {
 
   disarm(): void {
     this.#armed = false;
+    this.#wakesSoon = false;
   }
 
   get received(): number {
     return this.completions.received;
   }
 
-  protected queues(waiting: number): PortQueues {
+  #queues(): PortQueues {
     const unread = this.#inbox.length;
     const received = this.receiveDepth - this.#receiveSlots.length;
     return {
@@ -191,7 +289,7 @@ export abstract class InboxPort {
         highest: Math.max(this.#mostReceived, received),
       },
       completion: { depth: ringEntries, used: unread, highest: Math.max(this.#mostUnread, unread) },
-      waiting,
+      waiting: this.waitingWork,
     };
   }
 
@@ -203,3 +301,4 @@ export abstract class InboxPort {
 }
 
 export const connectionAborted = 103;
+export const cancelled = 125; // ECANCELED

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { connectionAborted } from "./inbox-port.ts";
-import type { MemRegions } from "./mem-regions.ts";
+import { isDamaged } from "./libfabric/file-memory.ts";
+import { type MemRegions, memoryLost } from "./mem-regions.ts";
 import type { Extent, TransferOp } from "./port.ts";
 
 /** What a fabric needs of a mem port. */
@@ -84,6 +85,7 @@ export class MemFabric<P extends MemEndpoint = MemEndpoint> {
       const region = link.port.memory.find(op, extent);
       if (typeof region === "number") return from.endTransfer(token, region, moved);
       from.memory.copy(op, extent, region);
+      if (isDamaged(region.bytes.buffer)) return from.endTransfer(token, memoryLost, moved);
       moved += extent.bytes;
     }
     if (notification !== undefined) link.port.deliverPutNotification(notification, moved);

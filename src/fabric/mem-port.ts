@@ -1,30 +1,12 @@
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { InboxPort } from "./inbox-port.ts";
-import type { PortDescription } from "./libfabric/port-report.ts";
+import { cancelled, InboxPort } from "./inbox-port.ts";
 import type { FabricUrl, Scheme } from "./libfabric/url.ts";
 import { type MemEndpoint, MemFabric, type MemLink } from "./mem-fabric.ts";
-import { MemRegions } from "./mem-regions.ts";
-import {
-  type Absences,
-  type Extent,
-  noAbsences,
-  type Port,
-  type PortGauges,
-  type PortLayout,
-  type RegisteredMemory,
-  type Route,
-  type SendListener,
-  type TransferListener,
-  type TransferOp,
-  type Vouch,
-} from "./port.ts";
+import type { Extent, Port, PortLayout, Route, SendListener, TransferOp } from "./port.ts";
 import type { Target } from "./target.ts";
 
 const connectionRefused = 111;
-const cancelled = 125;
-const invalid = 22; // EINVAL
-const maxNotificationExtents = 4;
 
 /** The fabric of all mem ports of this thread. */
 const threadFabric = new MemFabric();
@@ -51,7 +33,6 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
   readonly maxPeers: number = Number.POSITIVE_INFINITY;
   readonly isEventDriven = false;
 
-  readonly memory = new MemRegions();
   readonly links: (MemLink | undefined)[] = [];
   readonly #fabric: MemFabric;
 
@@ -102,9 +83,6 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     return index;
   }
 
-  /** The kernel knows nothing of the peers: they are this process. */
-  processOf(): undefined {}
-
   forget(address: number): void {
     this.completions.afterDelivery(() => {
       if (this.links[address] === undefined && !this.isClosed)
@@ -112,14 +90,6 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
       this.links[address] = undefined;
       this.dropPeer(address);
     });
-  }
-
-  vouch(_address: number, _vouch: Vouch): void {}
-
-  unvouch(_address: number): void {}
-
-  absences(): Absences {
-    return noAbsences;
   }
 
   send(address: number, slot: number, bytes: number, listener: SendListener): void {
@@ -134,14 +104,8 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     this.#fabric.carry(this, this.links[address], slot, message);
   }
 
-  register(
-    memory: ArrayBufferLike,
-    byteOffset: number,
-    byteLength: number,
-    rights: number,
-  ): RegisteredMemory {
-    const bytes = new Uint8Array(memory, byteOffset, byteLength);
-    return this.memory.add(bytes, rights, this.#fabric.nextKey());
+  protected override nextKey(): bigint {
+    return this.#fabric.nextKey();
   }
 
   deregister(index: number, onReleased?: () => void): void {
@@ -152,17 +116,13 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     else onReleased?.();
   }
 
-  transfer(
+  protected override move(
     op: TransferOp,
     address: number,
     extents: readonly Extent[],
-    listener: TransferListener,
-    notification?: bigint,
+    token: number,
+    notification: bigint | undefined,
   ): void {
-    if (this.isClosed) return listener.onTransferred(cancelled, 0);
-    if (notification !== undefined && (op === "read" || extents.length > maxNotificationExtents))
-      return listener.onTransferred(invalid, 0);
-    const token = this.completions.expectTransfer(listener);
     this.#fabric.move(this, this.links[address], token, op, extents, notification);
   }
 
@@ -173,23 +133,12 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     return this.completions.sends > 0 || this.unread > 0;
   }
 
-  gauges(): PortGauges {
-    return {
-      sends: this.completions.sends,
-      transfers: this.completions.transfers,
-      regions: this.memory.size,
-      addresses: this.links.filter((link) => link !== undefined).length,
-      freeSlots: this.sendSlots.free,
-    };
+  protected override get addresses(): number {
+    return this.links.filter((link) => link !== undefined).length;
   }
 
-  describe(): PortDescription {
-    return {
-      queues: this.queues(0),
-      registeredBytes: this.memory.registeredBytes,
-      registrationsMade: this.memory.made,
-      registrationsMadeBytes: this.memory.madeBytes,
-    };
+  protected override get waitingWork(): number {
+    return 0;
   }
 
   close(): void {

@@ -3,6 +3,8 @@ import { access, type Extent, type RegisteredMemory, type TransferOp } from "./p
 const keyRejected = 266; // FI_ENOKEY
 const notPermitted = 13; // EACCES
 const outOfRange = 34; // ERANGE
+/** A file that was mapped has lost bytes, and zeros were read: EFAULT, as the kernel says it. */
+export const memoryLost = 14;
 
 /** Memory of this port, as a peer names it. */
 export type PeerExtent = Pick<Extent, "key" | "remote" | "bytes">;

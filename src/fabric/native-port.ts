@@ -1,15 +1,14 @@
 import { fabricError } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
-import { extentWords, mostExtents } from "./libfabric/addon.ts";
-import { gauges } from "./libfabric/gauges.ts";
+import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
+import { isOfFile, pinsNoFiles } from "./libfabric/file-memory.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import type {
   Absences,
@@ -33,6 +32,8 @@ import { warnIfUnfiltered } from "./unfiltered.ts";
 
 const noLimit = 0xffff_ffff;
 const noMemory = 12; // ENOMEM
+const noPages = -14; // EFAULT
+const notSupported = -95; // EOPNOTSUPP
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
 
@@ -222,7 +223,7 @@ export class NativePort implements Port {
     access: number,
   ): RegisteredMemory {
     const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access);
-    if (index < 0) throw this.#registerError(index, byteLength);
+    if (index < 0) throw this.#registerError(index, byteLength, isOfFile(memory));
     this.#registrationsMade++;
     this.#registrationsMadeBytes += byteLength;
     return { index, key: this.#extentWords[0] as bigint, base: this.#extentWords[1] as bigint };
@@ -369,8 +370,10 @@ export class NativePort implements Port {
     throw fabricError({ ...address, provider: this.provider });
   }
 
-  #registerError(status: number, bytes: number): RpcError {
+  #registerError(status: number, bytes: number, isFile: boolean): RpcError {
     const failure = { provider: this.provider, op: "fi_mr_reg", code: status };
+    if (isFile && (status === noPages || status === notSupported))
+      return fabricError({ ...failure, rpcCode: "unimplemented", message: `fi_mr_reg: ${pinsNoFiles}` });
     const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
     if (status !== -noMemory || this.scheme !== "verbs" || leftBytes === null || bytes <= leftBytes)
       return fabricError(failure);
@@ -386,4 +389,13 @@ export class NativePort implements Port {
     if (status >= 0) return status;
     throw fabricError({ provider: this.provider, op, code: status });
   }
+}
+
+/**
+ * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
+ */
+function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
+  if (scheme === "shm") return `shm://${name}`;
+  if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
+  return formatHostUrl(scheme, asked === "" ? host : asked, service);
 }

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { backoffBoundMs } from "../base/time/backoff.ts";
 import { systemClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
 import type { LaneEntry } from "../connect/lane-board.ts";
@@ -207,12 +208,12 @@ export class Lane implements LaneEntry {
   }
 
   #pauseMs(servedMs: number): number {
-    const { minDelayMs, maxDelayMs } = this.#options.restart;
-    if (this.#deaths === 0 || servedMs >= maxDelayMs) {
+    const { restart } = this.#options;
+    if (this.#deaths === 0 || servedMs >= restart.maxDelayMs) {
       this.#early = 0;
       return 0;
     }
-    return Math.min(maxDelayMs, minDelayMs * 2 ** Math.min(this.#early++, 31));
+    return backoffBoundMs(this.#early++, restart);
   }
 
   /** Asks the thread to end, and terminates it after its answer or after `limitMs`. */

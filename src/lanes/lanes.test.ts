@@ -66,7 +66,7 @@ const open = (lanes = 2) =>
     listen: wildcard,
     lanes,
     dispatcher: "refer",
-    restart: { minDelayMs: 1 },
+    restart: { baseDelayMs: 1 },
     onLaneDied() {},
   });
 

@@ -274,7 +274,7 @@ async function dispatcherServices({
   dispatcher,
   security,
 }: ResolvedLanesOptions): Promise<LaneServices> {
-  // Who is let in is decided by the module, here too.
+  // The module decides which peers are let in, here too.
   if (dispatcher === "refer" && security === undefined) return { serve: [] };
   const context: LaneContext = { lane: "dispatcher", lanes, data: structuredClone(data) };
   return loadServices(module, context, security !== undefined);

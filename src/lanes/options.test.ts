@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
-import { encodeAt } from "../wire/codec.ts";
+import { encodeAt } from "../wire/encode-value.ts";
 import { packLanes } from "../wire/handshake.ts";
 import { laneUrl } from "./addresses.ts";
 import { dividedMemory, type LanesOptions, resolveLanesOptions } from "./options.ts";
@@ -16,7 +16,7 @@ describe("the options of openLanes", () => {
       listen: ["shm://a"],
       lanes: 6,
       dispatcher: "serve",
-      restart: { minDelayMs: 100, maxDelayMs: 5000 },
+      restart: { baseDelayMs: 100, maxDelayMs: 5000 },
       startTimeoutMs: 30_000,
       engine: {},
     });
@@ -69,8 +69,8 @@ describe("the options of openLanes", () => {
     ["an unknown bound of memory", { resourceLimits: { heap: 1 } }, 'unknown option "resourceLimits.heap"'],
     [
       "a pause of nothing",
-      { restart: { minDelayMs: 0 } },
-      "restart.minDelayMs must be a number of milliseconds",
+      { restart: { baseDelayMs: 0 } },
+      "restart.baseDelayMs must be a number of milliseconds",
     ],
     ["no time to start", { startTimeoutMs: 0 }, "startTimeoutMs must be a number of milliseconds"],
     ["a listener that is none", { onLaneDied: 1 }, "onLaneDied must be a function"],

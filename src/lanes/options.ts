@@ -2,14 +2,15 @@ import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts
 import {
   callback,
   checkedBy,
-  completed,
   type FieldsOf,
   fail,
+  given,
   group,
   integer,
   milliseconds,
   number,
   oneOf,
+  type Resolved,
   required,
   resolveOptions,
   shown,
@@ -42,7 +43,7 @@ export interface RestartOptions {
    * The first pause, in milliseconds. It doubles with each early exit. The first exit of a lane causes no pause.
    * Default 100.
    */
-  readonly minDelayMs?: number;
+  readonly baseDelayMs?: number;
   /**
    * The longest pause, in milliseconds. After a thread that served this long the next one starts at once. Default 5000.
    */
@@ -101,24 +102,8 @@ export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOpti
   readonly startTimeoutMs?: number;
 }
 
-/** Those of them that apply to the engine of the dispatcher and of every lane. */
+/** The options that apply to the engine of the dispatcher and of every lane. */
 export type LaneEngineOptions = Pick<LanesOptions, (typeof laneEngineOptions)[number]>;
-
-/** The options with their defaults. */
-export interface ResolvedLanesOptions {
-  readonly module: string;
-  readonly listen: readonly string[];
-  readonly lanes: number;
-  readonly firstLanePort: number | undefined;
-  readonly security: LaneSecurity | undefined;
-  readonly data: unknown;
-  readonly dispatcher: "serve" | "refer";
-  readonly resourceLimits: NonNullable<LanesOptions["resourceLimits"]>;
-  readonly restart: Required<RestartOptions>;
-  readonly onLaneDied: (death: LaneDeath) => void;
-  readonly startTimeoutMs: number;
-  readonly engine: LaneEngineOptions;
-}
 
 const { maxLanes } = greetingLimits;
 
@@ -140,13 +125,22 @@ const lanesFields = {
     codeRangeSizeMb: number(0, maxMebibytes),
     stackSizeMb: number(0, maxMebibytes),
   }),
-  restart: completed(
-    group({ minDelayMs: milliseconds({ fallback: 100 }), maxDelayMs: milliseconds({ fallback: 5000 }) }),
-    ({ minDelayMs, maxDelayMs }) => ({ minDelayMs, maxDelayMs: Math.max(minDelayMs, maxDelayMs) }),
-  ),
+  restart: group({
+    baseDelayMs: milliseconds({ fallback: 100 }),
+    maxDelayMs: milliseconds({ fallback: 5000 }),
+  } satisfies FieldsOf<RestartOptions>),
   onLaneDied: callback<(death: LaneDeath) => void>(printDeath),
   startTimeoutMs: milliseconds({ fallback: 30_000 }),
 } satisfies FieldsOf<LanesOptions>;
+
+/** The options with the defaults. */
+export interface ResolvedLanesOptions
+  extends Omit<Resolved<typeof lanesFields>, keyof LaneEngineOptions | "resourceLimits"> {
+  readonly module: string;
+  readonly lanes: number;
+  readonly resourceLimits: NonNullable<LanesOptions["resourceLimits"]>;
+  readonly engine: LaneEngineOptions;
+}
 
 /**
  * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name
@@ -175,9 +169,7 @@ export function resolveLanesOptions(
     module: moduleOf(module),
     lanes,
     firstLanePort,
-    resourceLimits: Object.fromEntries(
-      Object.entries(resourceLimits).filter(([, value]) => value !== undefined),
-    ),
+    resourceLimits: given(resourceLimits),
     engine: Object.fromEntries(
       laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
     ) as LaneEngineOptions,

@@ -42,6 +42,9 @@ export interface UsedRegistration {
   release(onReleased: () => void): void;
 }
 
+/** Why a region is taken from a call: its owner revoked it, or the file that it shows has lost bytes. */
+export type Withdrawal = "revoked" | "damaged";
+
 /** A region in the hands of one call. */
 export class RegionGrant implements Grant {
   readonly bytes: number;
@@ -70,8 +73,8 @@ export class RegionGrant implements Grant {
   }
 
   /** Asks the call that holds the grant to end. */
-  revoke(): void {
-    if (!this.#released) this.#ends.onRevoke();
+  revoke(why: Withdrawal = "revoked"): void {
+    if (!this.#released) this.#ends.onRevoke(why);
   }
 
   onGivenUp(): void {
@@ -93,7 +96,7 @@ export class RegionGrant implements Grant {
 /** Is told how a grant ends. */
 export interface RegionGrantEnds {
   /** Must end the call that holds the grant. */
-  onRevoke(): void;
+  onRevoke(why: Withdrawal): void;
   /** Nobody waits for the call any more. */
   onGivenUp(): void;
   /** Nobody can reach the memory by the grant any more. */

@@ -1,5 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
+import { lostBytes } from "./exposable.ts";
 import { PutNotificationTargets } from "./put-notification.ts";
 import { coreOf, type Region } from "./region.ts";
 import type { RegionCore } from "./region-core.ts";
@@ -39,7 +40,7 @@ export class GrantedRegions {
    * The region of a grant, checked for the access and the range that the peer wants to use. The owner checks so before
    * it touches its memory for a peer.
    *
-   * @throws RpcError `not_found`, `permission_denied` or `out_of_range`, as the answer for the peer.
+   * @throws RpcError `not_found`, `permission_denied`, `out_of_range` or `data_loss`, as the answer for the peer.
    */
   check(key: bigint, needed: Access | undefined, offset: number, bytes: number): RegionCore {
     const granted = this.#grants.get(key);
@@ -57,6 +58,7 @@ export class GrantedRegions {
         `offset ${offset} and length ${bytes} do not lie inside the ${region.byteLength} bytes that were granted`,
       );
     }
+    if (region.isDamaged) throw lostBytes("the owner's memory", "remote");
     return region;
   }
 

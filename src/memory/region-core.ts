@@ -1,6 +1,7 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type Clock, realClock } from "../base/time/clock.ts";
+import { isDamaged } from "../fabric/libfabric/file-memory.ts";
 import { access as right } from "../fabric/port.ts";
 import {
   assertInside,
@@ -8,9 +9,10 @@ import {
   detached,
   forbidTransfer,
   isDetached,
+  lostBytes,
   sliceSegments,
 } from "./exposable.ts";
-import { RegionGrant, type UsedRegistration } from "./grant.ts";
+import { RegionGrant, type UsedRegistration, type Withdrawal } from "./grant.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
@@ -122,6 +124,11 @@ export class RegionCore {
     return this.#revoked || (this.#parent?.revoked ?? false);
   }
 
+  /** Whether it shows a file that has lost bytes. */
+  get isDamaged(): boolean {
+    return this.segments.some(({ buffer }) => isDamaged(buffer));
+  }
+
   get grants(): number {
     return this.#grants.size;
   }
@@ -139,7 +146,7 @@ export class RegionCore {
    *
    * @throws RpcError as `assertUsable`, and of the provider.
    */
-  grantTo(keys: KeyIssuer, onRevoke: () => void, lasting?: LastingRegistrations): RegionGrant {
+  grantTo(keys: KeyIssuer, onRevoke: (why: Withdrawal) => void, lasting?: LastingRegistrations): RegionGrant {
     this.assertUsable();
     const onBack = (back: RegionGrant) => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) {
@@ -241,6 +248,13 @@ export class RegionCore {
     return idle;
   }
 
+  /** Ends the calls that hold it where it is damaged: nobody takes zeros for the file's bytes. */
+  endIfDamaged(): void {
+    if (!this.isDamaged) return;
+    for (const grant of [...this.#grants]) grant.revoke("damaged");
+    for (const registration of [...this.#lasting]) registration.onRegionDisposed();
+  }
+
   /**
    * Resolves when nobody can reach the memory through this region, or `patienceMs` after the last call was given up
    * that holds it.
@@ -252,7 +266,10 @@ export class RegionCore {
     });
   }
 
-  /** @throws RpcError `failed_precondition` when the region was disposed or its memory was detached. */
+  /**
+   * @throws RpcError `failed_precondition` when the region was disposed or its memory was detached, `data_loss` when it
+   * is damaged.
+   */
   assertUsable(): void {
     if (this.disposed) {
       throw new RpcError({
@@ -264,6 +281,7 @@ export class RegionCore {
     const gone = this.segments.findIndex(({ buffer }) => isDetached(buffer));
     if (gone >= 0)
       throw detached(this.segments.length === 1 ? "the region's memory" : `the region's segment ${gone}`);
+    if (this.isDamaged) throw lostBytes("the region's memory");
   }
 
   #settle(): void {

@@ -1,11 +1,12 @@
 import { systemClock } from "../base/time/clock.ts";
 import { isWildcard } from "../fabric/host.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
-import { DecodeError, type PeerIdentity, registerHandleClass } from "../wire/codec.ts";
+import { DecodeError, type PeerIdentity } from "../wire/extension.ts";
 import {
   type HandleDescriptor,
   handleTokenBytes,
   readHandleDescriptor,
+  registerHandleClass,
   writeHandleDescriptor,
 } from "../wire/handle-descriptor.ts";
 import { type Access, accessNumber, accessOf, type Granting, regionHandleBrand } from "./region-kind.ts";

@@ -1,5 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { registerRegionClass } from "../wire/codec.ts";
+import { registerRegionClass } from "../wire/region-descriptor.ts";
 import { watchForLeak } from "./leak-watch.ts";
 import type { PutNotification } from "./put-notification.ts";
 import type { QuarantinedMemory, RegionCore } from "./region-core.ts";

@@ -1,4 +1,4 @@
-import { refuseClass } from "../wire/codec.ts";
+import { refuseClass } from "../wire/extension.ts";
 import type { RegionDescriptor, RegionSegment } from "../wire/region-descriptor.ts";
 import { assertInside } from "./exposable.ts";
 import { type Access, accessNumber, accessOf, type Granting, remoteRegionBrand } from "./region-kind.ts";

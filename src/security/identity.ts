@@ -1,3 +1,4 @@
+import type { Port } from "../fabric/port.ts";
 import type { Certificate } from "./certificate.ts";
 
 /** A peer that has proven by TLS that it holds the key of a certificate. */
@@ -20,7 +21,9 @@ export interface PskIdentity {
   readonly name: string;
 }
 
-/** A process of this host, over `shm`: the kernel says who it is. Numbers are those of this process's user namespace. */
+/**
+ * A process of this host, over `shm`: the kernel says who it is. Numbers are those of this process's user namespace.
+ */
 export interface ProcessIdentity {
   readonly kind: "process";
   readonly uid: number;
@@ -45,8 +48,8 @@ export const localIdentity: LocalIdentity = Object.freeze({ kind: "local" });
 export const identifyByName: Identify = ({ uris, dnsNames }) => uris[0] ?? dnsNames[0];
 
 /**
- * The identity of a certificate that the handshake has verified. Undefined when `identify` gives it no name: the peer is
- * unproven then.
+ * The identity of a certificate that the handshake has verified. Undefined when `identify` gives it no name: the peer
+ * is unproven then.
  *
  * @throws What `identify` throws, and TypeError when it returns anything but a string or undefined.
  */
@@ -90,4 +93,16 @@ export function principalOf(identity: Identity | undefined): string {
     default:
       return `${identity.kind} ${identity.name}`;
   }
+}
+
+/**
+ * Who is behind an address, where no handshake is needed to know: over `mem` this process, over `shm` by the kernel.
+ */
+export function identityByFabric(
+  port: Pick<Port, "scheme" | "processOf">,
+  address: number,
+): Identity | undefined {
+  if (port.scheme === "mem") return localIdentity;
+  const process = port.processOf(address);
+  return process === undefined ? undefined : identityOfProcess(process.uid, process.gid, process.pid);
 }

@@ -10,6 +10,7 @@ import {
   milliseconds,
   number,
   oneOf,
+  type Resolved,
   resolveNested,
 } from "../base/options/options.ts";
 import type { Allow, Authorize } from "./authorization-options.ts";
@@ -86,20 +87,6 @@ export interface SecurityOptions {
   readonly authorize?: Authorize;
 }
 
-/** The same, complete. */
-export interface ResolvedSecurity {
-  /** Undefined: there are none, and only `shm` and `mem` can be used. */
-  readonly credentials: Credentials | undefined;
-  readonly bulk: "sealed" | "plain";
-  readonly shm: "same-user" | "tls";
-  readonly allowPlain: boolean;
-  readonly handshakes: Required<HandshakeOptions>;
-  readonly suites: readonly SuiteName[];
-  readonly identify: Identify;
-  readonly allow: Allow | undefined;
-  readonly authorize: Authorize | undefined;
-}
-
 const securityFields = {
   tls: anything<TlsOptions>(),
   psk: anything<PskOptions>(),
@@ -112,14 +99,20 @@ const securityFields = {
     share: number(0.01, 1, 0.2),
   } satisfies FieldsOf<HandshakeOptions>),
   suites: checkedBy(suiteList, suiteNames),
-  identify: callback<Identify>(),
+  identify: callback<Identify>(identifyByName),
   allow: callback<Allow>(),
   authorize: callback<Authorize>(),
 } satisfies FieldsOf<SecurityOptions>;
 
+/** The options with the defaults. */
+export interface ResolvedSecurity extends Omit<Resolved<typeof securityFields>, "tls" | "psk"> {
+  /** Undefined: there are none, and only `shm` and `mem` can be used. */
+  readonly credentials: Credentials | undefined;
+}
+
 /** @throws TypeError for an unknown or contradictory option; RangeError for a value out of bounds. Keys are not shown. */
 export function resolveSecurity(where: string, name: string, options: SecurityOptions): ResolvedSecurity {
-  const { tls, psk, identify, ...resolved } = resolveNested(where, name, options, securityFields);
+  const { tls, psk, ...resolved } = resolveNested(where, name, options, securityFields);
   const at = `${where}: ${name}`;
   if (tls !== undefined && psk !== undefined)
     throw new TypeError(
@@ -131,9 +124,9 @@ export function resolveSecurity(where: string, name: string, options: SecurityOp
     for (const unused of ["bulk", "allowPlain", "handshakes", "suites", "identify"] as const)
       if (options[unused] !== undefined)
         throw new TypeError(`${at}.${unused} has no effect without tls or psk; give one of them`);
-  } else if (credentials.kind === "psk" && identify !== undefined)
+  } else if (credentials.kind === "psk" && options.identify !== undefined)
     throw new TypeError(`${at}.identify has no effect with psk, whose identity is the name`);
-  return { ...resolved, credentials, identify: identify ?? identifyByName };
+  return { ...resolved, credentials };
 }
 
 function resolveCredentials(

@@ -1,10 +1,4 @@
-import {
-  type FieldsOf,
-  integer,
-  maxTimeoutMs,
-  type Resolved,
-  resolveOptions,
-} from "../base/options/options.ts";
+import { type FieldsOf, given, integer, maxTimeoutMs } from "../base/options/options.ts";
 
 /**
  * Admission control: how many handlers run at once, and which requests wait. For an engine (`Engine.open({ admission
@@ -33,15 +27,8 @@ export interface AdmissionOptions {
   readonly targetQueueMs?: number;
 }
 
-/** The options with their defaults. */
-export interface AdmissionLimits {
-  /** Infinity: any number. */
-  readonly maxConcurrent: number;
-  readonly maxQueued: number;
-  readonly maxQueuedBytes: number;
-  readonly maxQueueMs: number;
-  readonly targetQueueMs: number;
-}
+/** The options with the defaults. `maxConcurrent` may be `Infinity`: any number. */
+export type AdmissionLimits = Required<AdmissionOptions>;
 
 export const defaultAdmission: AdmissionLimits = {
   maxConcurrent: Number.POSITIVE_INFINITY,
@@ -59,24 +46,10 @@ export const admissionFields = {
   targetQueueMs: integer(1, maxTimeoutMs),
 } satisfies FieldsOf<AdmissionOptions>;
 
-/** The options with what is left out taken from `defaults`. */
+/** The options, which have been checked, with what is left out taken from `defaults`. */
 export function completeAdmission(
-  options: Resolved<typeof admissionFields>,
+  options: { readonly [K in keyof AdmissionOptions]?: number | undefined },
   defaults: AdmissionLimits = defaultAdmission,
 ): AdmissionLimits {
-  const given = Object.entries(options).filter(([, value]) => value !== undefined);
-  return { ...defaults, ...Object.fromEntries(given) };
-}
-
-/**
- * The options, checked and completed from `defaults`.
- *
- * @throws TypeError or RangeError that names the field and the limit.
- */
-export function resolveAdmission(
-  where: string,
-  options: AdmissionOptions,
-  defaults: AdmissionLimits = defaultAdmission,
-): AdmissionLimits {
-  return completeAdmission(resolveOptions(where, options, admissionFields), defaults);
+  return { ...defaults, ...given(options) };
 }

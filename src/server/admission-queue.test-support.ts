@@ -4,7 +4,7 @@ import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { Admission } from "./admission.ts";
-import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
+import { type AdmissionOptions, completeAdmission } from "./admission-options.ts";
 import type { AdmissionQueue } from "./admission-queue.ts";
 import { HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
@@ -43,7 +43,7 @@ export class Gate {
   constructor(clock: Clock, options: AdmissionOptions = {}, service?: AdmissionOptions) {
     this.#clock = clock;
     this.wheel = new DeadlineWheel(clock);
-    this.admission = new Admission(clock, this.wheel, resolveAdmission("admission", options));
+    this.admission = new Admission(clock, this.wheel, completeAdmission(options));
     this.queue = this.addLane("some.v1", service) as AdmissionQueue<AdmittedRequest>;
   }
 

@@ -145,7 +145,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   /** Runs its handlers where the method is a stream. */
   readonly #streams: StreamServer | undefined;
   readonly #input: Validator;
-  /** Of the value that the call ends with. */
+  /** Checks the value that the call ends with. */
   readonly #output: Validator;
   /** A failure of a one-way call is known to this side alone. */
   readonly isOneWay: boolean;

@@ -10,7 +10,8 @@ import {
 } from "../call/incoming-call.ts";
 import { answerError } from "../session/calls/call-errors.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { decodeAt, encode } from "../wire/codec.ts";
+import { decodeAt } from "../wire/decode-value.ts";
+import { encode } from "../wire/encode-value.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
 import { lockSent } from "../wire/metadata/metadata.ts";
@@ -153,7 +154,7 @@ export class ReplayEntry implements Answering, Awaited {
     this.#waiting.clear();
     for (const request of waiting) {
       if (!begun) request.handler = "none";
-      // Who joined later waited for less, and nobody measured how much.
+      // A call that joined later waited for less, and its wait was not measured.
       if (request.startedMs === call.startedMs) request.waitedUs = call.waitedUs;
       if (call.answerMetadata !== undefined) request.answerAs(call.answerMetadata);
       request.settle(sent);

@@ -7,7 +7,7 @@ import { CalleeItems, type ServedItemsOwner } from "../session/streams/callee-it
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { TooLongError } from "../wire/codec.ts";
+import { TooLongError } from "../wire/extension.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 

@@ -1,5 +1,7 @@
 import { fabricError, fabricErrorCode } from "../base/errors/fabric-error.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { pinsNoFiles } from "../fabric/libfabric/file-memory.ts";
+import { lostBytes } from "../memory/exposable.ts";
 import type { Access } from "../memory/region-kind.ts";
 import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
 import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
@@ -20,6 +22,14 @@ const reasons: Readonly<Record<number, string>> = {
   13: "its owner does not allow this access", // EACCES
   34: "it lies outside what its owner has granted", // ERANGE
 };
+
+/** EFAULT: memory is not there. The engine checks addresses, so it is that of a mapped file. */
+const noMemory = 14;
+const lostFile = {
+  code: "data_loss",
+  why: "the memory of one side shows a file that has lost bytes",
+} as const;
+const unpinned = { code: "unimplemented", why: pinsNoFiles } as const;
 
 /** The user stopped the transfer: `reason` is the signal's, or the milliseconds that have passed. */
 export function givenUp(failed: Failed, reason: unknown): RpcError {
@@ -63,6 +73,12 @@ export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
   });
 }
 
+/** Local memory shows a file that has lost bytes: what moved may be zeros. */
+export function lostLocally(failed: Failed): RpcError {
+  const { code, message, origin } = lostBytes(`${describe(failed)}: the local memory`);
+  return new RpcError({ code, message, origin, transferredBytes: failed.moved });
+}
+
 /** Why the provider rejected a transfer. */
 export interface Refusal {
   readonly error: RpcError;
@@ -73,12 +89,14 @@ export interface Refusal {
 /** The provider rejected the transfer with `status`. */
 export function refused(failed: Failed, status: number): Refusal {
   const { port, explain } = failed.route;
-  const reason = reasons[status];
+  const noFile = status !== noMemory ? undefined : port.scheme === "verbs" ? unpinned : lostFile;
+  const reason = noFile?.why ?? reasons[status];
   const error = fabricError({
     provider: port.provider,
     op: failed.op === "get" ? "fi_read" : "fi_write",
     code: status,
     message: `${describe(failed)} ended after ${failed.moved} bytes${reason === undefined ? "" : `: ${reason}`}`,
+    rpcCode: noFile?.code,
     transferredBytes: failed.moved,
   });
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";

@@ -2,6 +2,7 @@ import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { channels, publisherHere } from "../base/observe/channels.ts";
 import type { CallOperations, CallSettler } from "../call/call-operations.ts";
+import { isDamaged } from "../fabric/libfabric/file-memory.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
@@ -12,7 +13,7 @@ import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
 import { sendPutNotification } from "./put-notification.ts";
 import { type OneSidedListener, Scheduler } from "./scheduler.ts";
-import { givenUp, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
+import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
 import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
 import { verify } from "./verify-checksum.ts";
@@ -224,6 +225,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
 
   /** All bytes are in place. What remains needs no memory; until it is done, the transfer can be stopped. */
   #complete(): void {
+    if (this.#hasLostLocally) return this.#fail(lostLocally(this));
     const { notify, checksum } = this.#options;
     if (checksum === undefined && (notify === undefined || this.#carriesNotification)) return this.#succeed();
     this.#verifyAndNotify().then(
@@ -256,7 +258,13 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#settler.resolve(this.total);
   }
 
+  /** A peer must not take the zeros of a truncated file for its bytes, nor this side those of a mapping without one. */
+  get #hasLostLocally(): boolean {
+    return this.parts.some(({ local }) => local.some(({ buffer }) => isDamaged(buffer)));
+  }
+
   #refuse(status: number): void {
+    if (this.#hasLostLocally) return this.#fail(lostLocally(this));
     const { error, explained } = refused(this, status);
     if (explained === undefined) return this.#fail(error);
     this.#refusal = error;

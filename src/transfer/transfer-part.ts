@@ -1,10 +1,12 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { isDamaged } from "../fabric/libfabric/file-memory.ts";
 import {
   assertInside,
   bytesOf,
   detached,
   isDetached,
   joinNeighbours,
+  lostBytes,
   sliceSegments,
 } from "../memory/exposable.ts";
 import { coreOf, Region } from "../memory/region.ts";
@@ -29,7 +31,8 @@ export interface CheckedPart {
 /**
  * Checks one part against what its regions allow. Nothing invalid is posted: not every provider checks.
  *
- * @throws TypeError for invalid memory; RpcError `failed_precondition`, `out_of_range` or `permission_denied`.
+ * @throws TypeError for invalid memory; RpcError `failed_precondition`, `out_of_range`, `permission_denied` or
+ * `data_loss`.
  */
 export function checkPart(op: "get" | "put", scope: TransferScope, part: TransferPart): CheckedPart {
   const { remote, local: memory } = part;
@@ -56,6 +59,8 @@ export function checkPart(op: "get" | "put", scope: TransferScope, part: Transfe
       origin: "local",
     });
   }
+  const segments = sliceSegments(joinNeighbours(views), localOffset, length);
+  if (segments.some(({ buffer }) => isDamaged(buffer))) throw lostBytes(`${op}: the local memory`);
   const grant = grantOf(remote);
   if (grant.call !== scope) {
     throw new RpcError({
@@ -68,7 +73,7 @@ export function checkPart(op: "get" | "put", scope: TransferScope, part: Transfe
     remote: grant,
     offset,
     bytes: length,
-    local: sliceSegments(joinNeighbours(views), localOffset, length),
+    local: segments,
     region: memory instanceof Region ? coreOf(memory) : undefined,
   };
 }

@@ -1,6 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { realTimers } from "../base/time/real-timers.ts";
-import { sliceSegments } from "../memory/exposable.ts";
+import { lostBytes, sliceSegments } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";
 import { builtin } from "../wire/builtin.ts";
 import { crc32c } from "./checksum.ts";
@@ -133,6 +133,7 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
         sum,
         goOn,
       );
+    if (regions.some(({ isDamaged }) => isDamaged)) throw lostBytes("the owner's memory", "remote");
     if (goOn()) call.settle({ value: sum });
     else fail(call, "failed_precondition", "the grant ended during the checksum");
   },

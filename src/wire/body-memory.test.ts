@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { giveBodyMemory, inBodyMemory, takeBodyMemory } from "./body-memory.ts";
-import { encode, encodeAt } from "./codec.ts";
+import { encode, encodeAt } from "./encode-value.ts";
 
 const mebi = 1024 * 1024;
 

@@ -26,7 +26,7 @@ export interface CompressionBlock {
   readonly answerMinBytes: number;
 }
 
-/** Of a body that is not compressed, and whose answer will not be. */
+/** The block of a body that is not compressed, and whose answer will not be. */
 export const notCompressed: CompressionBlock = {
   format: undefined,
   plainBytes: 0,

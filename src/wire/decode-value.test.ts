@@ -1,16 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  DecodeError,
-  decodeAt,
-  EncodeError,
-  encode,
-  type RegionCodec,
-  registerHandleClass,
-  registerRegionClass,
-  registerStreamClass,
-} from "./codec.ts";
-import { maxDepth } from "./extension.ts";
+import { decodeAt } from "./decode-value.ts";
+import { encode } from "./encode-value.ts";
+import { DecodeError, EncodeError, maxDepth, type RegionCodec } from "./extension.ts";
+import { registerHandleClass } from "./handle-descriptor.ts";
+import { registerRegionClass } from "./region-descriptor.ts";
+import { registerStreamClass } from "./stream-descriptor.ts";
 
 class Described {}
 registerRegionClass(Described);

@@ -1,3 +1,5 @@
+// The global one is a getter, which costs 8 ns each time.
+import { Buffer } from "node:buffer";
 import {
   DecodeError,
   extension,
@@ -11,7 +13,7 @@ import {
 import * as heapCost from "./heap-cost.ts";
 import { makeDate, makeError, makeMap, makeTypedArray } from "./make-value.ts";
 import { placeOfBytes, type Shape, ShapeTable } from "./shapes.ts";
-import type { Utf8Buffer } from "./utf8-buffer.ts";
+import { type BufferWithView, type Utf8Buffer, viewOf } from "./utf8-buffer.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
 
 /**
@@ -38,21 +40,29 @@ let work = 0;
 let context: RegionCodec | undefined;
 let views = false;
 
+/** No limit. The highest that V8 holds without an object. */
+export const mostHeapBytes = 2 ** 31 - 1;
+
 /**
- * Decodes the one value that fills `start` to `until`. With `asViews`, binary values are views of `from`.
- * @throws DecodeError, ValueTooLargeError beyond `maxBytes` of the heap, and what an unpacker throws.
+ * Decodes the one value that fills `start` to `until`. With `asViews`, binary inside the value is a view on `from`,
+ * which must then belong to this value alone; otherwise it is copied. `decodedHeapBytes` gives what the value takes.
+ *
+ * @throws DecodeError on anything that is not exactly one well-formed value; ValueTooLargeError on one that takes more
+ * than `maxBytes` of the heap.
  */
-export function decodeValue(
-  from: Buffer,
-  dataView: DataView,
+export function decodeAt(
+  from: Uint8Array,
   start: number,
   until: number,
-  regions: RegionCodec | undefined,
-  asViews: boolean,
-  maxBytes: number,
+  regions?: RegionCodec,
+  asViews = false,
+  maxBytes = mostHeapBytes,
 ): unknown {
-  bytes = from as Utf8Buffer;
-  view = dataView;
+  const buffer: BufferWithView = Buffer.isBuffer(from)
+    ? from
+    : Buffer.from(from.buffer, from.byteOffset, from.byteLength);
+  bytes = buffer as Utf8Buffer;
+  view = viewOf(buffer);
   at = start;
   end = until;
   heapBytes = 0;
@@ -60,10 +70,15 @@ export function decodeValue(
   work = 0;
   context = regions;
   views = asViews;
-  const value = read(0);
-  if (at !== end) refuse(`${end - at} bytes follow the value`);
-  spend(0);
-  return value;
+  try {
+    const value = read(0);
+    if (at !== end) refuse(`${end - at} bytes follow the value`);
+    spend(0);
+    return value;
+  } catch (cause) {
+    if (cause instanceof DecodeError) throw cause;
+    throw new DecodeError((cause as Error).message, { cause });
+  }
 }
 
 /** Bytes of the heap that the last value takes, by estimate. */

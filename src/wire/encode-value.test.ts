@@ -2,7 +2,8 @@ import { inspect } from "node:util";
 import fc from "fast-check";
 import { Packr } from "msgpackr";
 import { describe, expect, it, vi } from "vitest";
-import { decodeAt, encode } from "./codec.ts";
+import { decodeAt } from "./decode-value.ts";
+import { encode } from "./encode-value.ts";
 import { extension } from "./extension.ts";
 
 /**
@@ -169,7 +170,7 @@ describe("maps that come often", () => {
     vi.stubGlobal("Function", made);
     vi.resetModules();
     try {
-      const { decodeAt: decodeFresh } = await import("./codec.ts");
+      const { decodeAt: decodeFresh } = await import("./decode-value.ts");
       const come = (times: number, value: object) => {
         const bytes = encode(value);
         for (let i = 0; i < times; i++) decodeFresh(bytes, 0, bytes.length);
@@ -193,7 +194,7 @@ describe("maps that come often", () => {
     vi.stubGlobal("Function", made);
     vi.resetModules();
     try {
-      const { decodeAt: decodeWithout } = await import("./codec.ts");
+      const { decodeAt: decodeWithout } = await import("./decode-value.ts");
       const bytes = encode({ id: 1, name: "n" });
       for (let i = 0; i < 100; i++)
         expect(decodeWithout(bytes, 0, bytes.length)).toEqual({ id: 1, name: "n" });

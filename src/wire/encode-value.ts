@@ -1,3 +1,5 @@
+// The global one is a getter, which costs 8 ns each time.
+import { Buffer } from "node:buffer";
 import { isDate } from "node:util/types";
 import { giveBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import {
@@ -13,7 +15,7 @@ import {
   typedArrays,
 } from "./extension.ts";
 import { placeOfKeys, type Shape, ShapeTable } from "./shapes.ts";
-import type { Utf8Buffer } from "./utf8-buffer.ts";
+import { type BufferWithView, type Utf8Buffer, viewOf } from "./utf8-buffer.ts";
 import { cycleIn, pathIn } from "./value-path.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
 
@@ -29,7 +31,7 @@ const slack = 9;
 /** The smallest size of a buffer that replaces one that was too short. */
 const minGrownBytes = 16 * 1024;
 
-// Encoding is synchronous, and `encodeAt` allows only one value at a time.
+// Encoding is synchronous: one value at a time.
 let target: Utf8Buffer;
 let view: DataView;
 /** The last offset at which `slack` bytes fit. */
@@ -41,33 +43,60 @@ let root: unknown;
 const trail = new Int32Array(256);
 let context: RegionCodec | undefined;
 
+/** A Buffer over one send slot, with its DataView beside it. */
+export type EncodeTarget = BufferWithView;
+
 /**
- * Writes `value` into `into` from `start` on. Returns the end of the value in `encodeTarget()`.
- * @throws EncodeError, and what the code of the value throws.
+ * The result of `encodeAt`: a buffer (the target, or a longer one when the target was too short) and the range in it.
  */
-export function encodeValue(
-  into: Buffer,
-  dataView: DataView,
-  start: number,
-  value: unknown,
-  regions: RegionCodec | undefined,
-): number {
+export interface Encoded {
+  buffer: EncodeTarget;
+  start: number;
+  end: number;
+}
+
+const encoded: Encoded = { buffer: Buffer.alloc(0), start: 0, end: 0 };
+/** True while a value is being encoded, which may run a getter or a toJSON of the user. */
+let encoding = false;
+
+/**
+ * Encodes `value` into `into` from `start` on. If it does not fit, the bytes are in another buffer: compare `buffer`
+ * with `into`. That buffer is body memory, and the caller gives it back. The result object is reused by the next call.
+ *
+ * @throws EncodeError
+ */
+export function encodeAt(into: EncodeTarget, start: number, value: unknown, regions?: RegionCodec): Encoded {
+  if (encoding) throw new EncodeError("a getter or toJSON made a call while its value was being encoded");
+  encoding = true;
   target = into as Utf8Buffer;
-  view = dataView;
+  view = viewOf(into);
   room = into.length - slack;
   work = 0;
   context = regions;
   root = value;
   try {
-    return write(value, start, 0);
+    encoded.end = write(value, start, 0);
+  } catch (cause) {
+    if (cause instanceof EncodeError) throw cause;
+    const why = cause instanceof RangeError ? "it is too deep or too long" : (cause as Error).message;
+    throw new EncodeError(`the value cannot be encoded: ${why}`, { cause });
   } finally {
+    encoding = false;
     root = undefined;
   }
+  encoded.buffer = target;
+  encoded.start = start;
+  return encoded;
 }
 
-/** The buffer of the last value: the one that was passed, or a longer one that replaced it. */
-export function encodeTarget(): Buffer {
-  return target;
+const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
+
+/** Encodes `value` into a new buffer. For cold paths: handshakes, errors, tests. */
+export function encode(value: unknown, regions?: RegionCodec): Uint8Array {
+  const { buffer, start, end } = encodeAt(scratch, 0, value, regions);
+  const bytes = Uint8Array.prototype.slice.call(buffer, start, end);
+  giveBodyMemory(buffer.buffer);
+  return bytes;
 }
 
 /** Continues in body memory with room for `bytes` at `at`, and `slack` after them. */

@@ -42,9 +42,9 @@ export const frameKind = {
   inputsEnd: 15,
   /** An item that the callee of a stream sends. Word: its number, from 0. */
   output: 16,
-  /** The callee takes so many more inputs. Method: items; word: bytes. */
+  /** How many more inputs the callee takes. Method: items; word: bytes. */
   inputCredits: 17,
-  /** The caller takes so many more outputs. Method: items; word: bytes. */
+  /** How many more outputs the caller takes. Method: items; word: bytes. */
   outputCredits: 18,
   /** Bytes of a TLS handshake, before the session is sealed. Word: 1 where the acceptor's terms precede them. */
   secure: 19,
@@ -52,7 +52,7 @@ export const frameKind = {
   retry: 20,
   /** One-way calls have been executed: no other terminal frame comes for them. Only for peers with `feature.executed`. */
   executed: 21,
-  /** The sender reads rendezvous bodies, and has read so many more bytes. Word: bytes. Only where bodies take long. */
+  /** The sender reads rendezvous bodies. Word: how many more bytes it has read. Only where bodies take long. */
   pulling: 22,
   /** The metadata that the callee of a stream has for its caller before its first item. The body is their block alone. */
   headers: 23,
@@ -62,8 +62,8 @@ export const frameKind = {
 export const frameKinds = 32;
 
 /**
- * Which body a `pulled` frame confirms: the call ids of the two directions are not related. Of the items of a stream it
- * is the oldest that has not been confirmed.
+ * Which body a `pulled` frame confirms: the call ids of the two directions are not related. For the items of a
+ * stream it is the oldest that has not been confirmed.
  */
 export const rendezvousOwner = { response: 0, request: 1, output: 2, input: 3 } as const;
 

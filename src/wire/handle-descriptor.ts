@@ -1,3 +1,5 @@
+import { type PeerIdentity, registerExtension } from "./extension.ts";
+
 /**
  * A handle of a shared region: the payload of msgpack extension 0x7a. It is plain data and may be in any body.
  *
@@ -83,4 +85,20 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
     access,
     leaseMs: view.getUint32(4, true),
   };
+}
+
+/**
+ * Registers the class of handles, which are plain data and may be in any body. `unpack` throws if the bytes are
+ * malformed.
+ */
+export function registerHandleClass<T extends object>(
+  Class: abstract new (...args: never[]) => T,
+  pack: (handle: T) => Uint8Array,
+  unpack: (bytes: Uint8Array, peer: PeerIdentity | undefined) => T,
+): void {
+  registerExtension(Class, handleExtension, pack, {
+    sizeFault: (bytes) =>
+      bytes >= minHandleBytes && bytes <= maxHandleBytes ? "" : `handle has ${bytes} bytes`,
+    unpack: (bytes, context) => unpack(bytes, context?.peer),
+  });
 }

@@ -1,9 +1,10 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import * as codec from "./codec.ts";
+import * as codec from "./decode-value.ts";
+import { ValueTooLargeError } from "./extension.ts";
 
-const { decodeAt, decodedHeapBytes, ValueTooLargeError } = codec;
+const { decodeAt, decodedHeapBytes } = codec;
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -165,11 +166,14 @@ describe("the memory of a decoded value", () => {
 
     it.each([1, 3, 8, 12])("is counted for maps of %i keys", async (count) => {
       const keys = Array.from({ length: count }, (_, i) => `${keyOf(String.fromCharCode(0x41 + i))} 01`);
-      expectCounted(same(100_000, `8${count.toString(16)} ${keys.join("")}`), await import("./codec.ts"));
+      expectCounted(
+        same(100_000, `8${count.toString(16)} ${keys.join("")}`),
+        await import("./decode-value.ts"),
+      );
     });
 
     it("is counted for integers in maps that have had doubles", async () => {
-      await expectCountedAfterDoubles("QRSTUVWX", await import("./codec.ts"));
+      await expectCountedAfterDoubles("QRSTUVWX", await import("./decode-value.ts"));
     });
   });
 

@@ -46,7 +46,7 @@ export function table(parts: number): number {
   return 168 + 40 * parts;
 }
 
-/** A gap of so many indices makes V8 keep an object's elements in a hash table. */
+/** A gap of this many indices makes V8 keep an object's elements in a hash table. */
 const largestGap = 1024;
 const fewElements = 16;
 

@@ -1,6 +1,6 @@
 import { leastDecodedBytes } from "../base/flow/engine-limits.ts";
 import type { Port } from "../fabric/port.ts";
-import { decodeAt } from "./codec.ts";
+import { decodeAt } from "./decode-value.ts";
 import { frameFault, frameFlag, frameHeaderBytes, frameKind, writeFrameHeader } from "./frame.ts";
 import { parseReturnPath, parseVersions, type ReturnPath } from "./handshake.ts";
 import { alignFrame, messageHeaderBytes, noNonce, unnumbered, writeMessageHeader } from "./message.ts";

@@ -1,3 +1,5 @@
+import { DecodeError, EncodeError, type RegionCodec, registerExtension } from "./extension.ts";
+
 /**
  * A region inside a message: the payload of msgpack extension 0x7d.
  *
@@ -90,4 +92,20 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
   }
   if (sum !== total) return `region descriptor states ${total} bytes, its segments have another sum`;
   return { access, bytes: Number(total), segments };
+}
+
+/** Registers the class whose instances are sent as region descriptors. The layer that owns the class calls it once. */
+export function registerRegionClass(Class: abstract new (...args: never[]) => object): void {
+  const pack = (region: object, context: RegionCodec | undefined): Uint8Array => {
+    if (context === undefined)
+      throw new EncodeError("a region cannot be sent here, only in the input of a call");
+    return context.encodeRegion(region);
+  };
+  registerExtension(Class, regionExtension, pack, {
+    sizeFault: regionSizeFault,
+    unpack(descriptor, context) {
+      if (context === undefined) throw new DecodeError("a region arrived where none is expected");
+      return context.decodeRegion(descriptor);
+    },
+  });
 }

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import type * as Codec from "./codec.ts";
+import type * as Decoder from "./decode-value.ts";
+import type * as Encoder from "./encode-value.ts";
 import { maxDepth } from "./extension.ts";
 
 /**
@@ -9,8 +10,8 @@ import { maxDepth } from "./extension.ts";
  */
 const often = 50;
 
-let generated: typeof Codec;
-let interpreted: typeof Codec;
+let generated: Codec;
+let interpreted: Codec;
 /** The sources of all functions that the first has generated. */
 const sources: string[] = [];
 
@@ -35,13 +36,15 @@ afterAll(() => {
   vi.resetModules();
 });
 
+type Codec = typeof Encoder & typeof Decoder;
+
 const OwnFunction = Function;
 
 /** A codec of its own, which has asked `compile` for code. */
-async function freshCodec(compile: (...code: string[]) => unknown): Promise<typeof Codec> {
+async function freshCodec(compile: (...code: string[]) => unknown): Promise<Codec> {
   vi.stubGlobal("Function", vi.fn(compile));
   vi.resetModules();
-  const codec = await import("./codec.ts");
+  const codec = { ...(await import("./encode-value.ts")), ...(await import("./decode-value.ts")) };
   for (let i = 0; i < often; i++) {
     const bytes = codec.encode({ first: i });
     codec.decodeAt(bytes, 0, bytes.length);
@@ -51,7 +54,7 @@ async function freshCodec(compile: (...code: string[]) => unknown): Promise<type
 }
 
 /** What came of it: a value and its memory, or an error. */
-function outcomeOf(codec: typeof Codec, run: (codec: typeof Codec) => unknown): unknown {
+function outcomeOf(codec: Codec, run: (codec: Codec) => unknown): unknown {
   try {
     return { value: run(codec), heapBytes: codec.decodedHeapBytes() };
   } catch (error) {
@@ -60,12 +63,12 @@ function outcomeOf(codec: typeof Codec, run: (codec: typeof Codec) => unknown): 
   }
 }
 
-function expectSame(run: (codec: typeof Codec) => unknown): void {
+function expectSame(run: (codec: Codec) => unknown): void {
   expect(outcomeOf(generated, run)).toStrictEqual(outcomeOf(interpreted, run));
 }
 
 /** The bytes of a value that is written to a buffer of `bytes`, and whether that sufficed. */
-function written(codec: typeof Codec, value: unknown, bytes = 4096): unknown {
+function written(codec: Codec, value: unknown, bytes = 4096): unknown {
   const target = Buffer.alloc(bytes, 0xee);
   const { buffer, start, end } = codec.encodeAt(target, 8, value);
   return { inPlace: buffer === target, hex: buffer.toString("hex", start, end) };

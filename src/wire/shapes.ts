@@ -10,12 +10,12 @@ const places = 512;
 /** A shape that came so often gets code of its own. */
 const firstOftenEnough = 32;
 /**
- * After every so many functions a shape must come twice as often to get one. Keys come from peers, who could make this
- * side generate code without end. Peers cannot use the functions up either: a shape that is frequent enough always gets
- * one.
+ * Each time this many functions were made, a shape must come twice as often to get one. Keys come from peers, who could
+ * make this side generate code without end. Peers cannot use the functions up either: a shape that is frequent enough
+ * always gets one.
  */
 const codesPerDoubling = 512;
-/** After so many other objects in a row at a place, the place is given to them. */
+/** After this many other objects in a row at a place, the place is given to them. */
 const mostMisses = 8;
 
 /** `--disallow-code-generation-from-strings`. */

@@ -1,3 +1,4 @@
+import { DecodeError, EncodeError, type RegionCodec, registerExtension } from "./extension.ts";
 import { type RegionDescriptor, readRegionDescriptor } from "./region-descriptor.ts";
 
 /**
@@ -61,3 +62,20 @@ export function readStreamDescriptor(
 }
 
 const version = 1;
+
+/** Registers the class whose instances are sent as stream descriptors. */
+export function registerStreamClass(Class: abstract new (...args: never[]) => object): void {
+  const pack = (stream: object, context: RegionCodec | undefined): Uint8Array => {
+    if (context?.encodeStream === undefined)
+      throw new EncodeError("a byte stream cannot be sent here, only in the input of a call");
+    return context.encodeStream(stream);
+  };
+  registerExtension(Class, streamExtension, pack, {
+    sizeFault: (bytes) => (bytes > streamHeaderBytes ? "" : `stream descriptor has ${bytes} bytes`),
+    unpack(descriptor, context) {
+      if (context?.decodeStream === undefined)
+        throw new DecodeError("a byte stream arrived where none is expected");
+      return context.decodeStream(descriptor);
+    },
+  });
+}

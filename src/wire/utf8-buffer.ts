@@ -4,3 +4,10 @@ export interface Utf8Buffer extends Buffer {
   /** How many bytes it wrote; whole characters only. */
   utf8Write(text: string, offset: number, maxBytes: number): number;
 }
+
+/** A Buffer with its DataView beside it, made when it is first asked for. */
+export type BufferWithView = Buffer & { dataView?: DataView };
+
+export function viewOf(bytes: BufferWithView): DataView {
+  return (bytes.dataView ??= new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+}

@@ -43,7 +43,7 @@ function isLong(value: bigint): boolean {
   return BigInt.asIntN(64, value) !== value && BigInt.asUintN(64, value) !== value;
 }
 
-/** The work of compiling a regular expression, whose source has so many UTF-16 code units. */
+/** The work of compiling a regular expression whose source has `sourceUnits` UTF-16 code units. */
 export function regExpWork(sourceUnits: number, flags: string): number {
   if (flags.includes("v")) return setNotationSourceSteps * sourceUnits;
   return (flags.includes("u") ? unicodeSourceSteps : sourceSteps) * sourceUnits;

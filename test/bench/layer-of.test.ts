@@ -24,7 +24,7 @@ const inFile = (url: string, functionName = "f") => layerOf({ functionName, url 
 
 describe("the layer of a function in a profile", () => {
   it("follows the folder of src/", () => {
-    expect(inFile("cinnabar:///src/wire/codec.ts")).toBe("codec");
+    expect(inFile("cinnabar:///src/wire/encode-value.ts")).toBe("codec");
     expect(inFile("file:///x/build/src/base/options/assert-options.js")).toBe("validation");
     expect(inFile("cinnabar:///src/fabric/progress.ts")).toBe("ports");
     expect(inFile("cinnabar:///src/fabric/libfabric/addon.ts")).toBe("ports");
@@ -71,7 +71,7 @@ describe("times by layer", () => {
         { id: 1, callFrame: { functionName: "(root)", url: "" }, children: [2, 4] },
         {
           id: 2,
-          callFrame: { functionName: "encodeAt", url: "cinnabar:///src/wire/codec.ts" },
+          callFrame: { functionName: "encodeAt", url: "cinnabar:///src/wire/encode-value.ts" },
           children: [3, 5],
         },
         { id: 3, callFrame: { functionName: "utf8Write", url: "" } },

@@ -1,3 +1,6 @@
+import { rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Engine, Region } from "cinnabar";
@@ -58,6 +61,24 @@ it("a region that is held, by itself or by a slice, is not taken for forgotten; 
   await new Promise(setImmediate);
   expect(warnings).toHaveLength(1);
 });
+
+it("a view of a mapped file that is forgotten stays valid", async () => {
+  const engine = await openEngine();
+  const path = join(tmpdir(), `forgotten-${process.pid}`);
+  try {
+    const view = await viewOfForgotten(engine, path);
+    await collected(() => engine.stats().mappedFiles.files === 0 && warnings.length > 0, "it is collected");
+    collect();
+    expect([view.byteLength, view[99]]).toEqual([100, 5]);
+  } finally {
+    rmSync(path);
+  }
+});
+
+async function viewOfForgotten(engine: Engine, path: string): Promise<Uint8Array> {
+  const file = await engine.mapFile(path, { bytes: 100, access: "read" });
+  return file.view(0).fill(5);
+}
 
 function forgetAfterClose(slice: Region): void {
   expect(slice.disposed).toBe(true);

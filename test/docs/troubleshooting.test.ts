@@ -85,12 +85,13 @@ const noMessages: readonly RegExp[] = [
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
   /^Usage: cinnabar|^ {2}--(cert|group) FILE|^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
-  /^(Builds|Prints|Makes|Calls|Measures|Loads) .*\.$|^any amount can be pinned$/,
+  /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves) .*\.$|^any amount can be pinned$/,
   /^…: connected in … to …$|^… sent, (…|none) answered|^its event loop does not answer$/,
   /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
   /^served … calls, of which |^… us of this process by call$/,
   // The picture of `cinnabar bench`.
   /^<(svg|style|text|rect|meta) ?.*>$/,
+  /^ended: … reads, |^nvme-tcp: …|^…: … bytes, blocks of |^… (reads|writes)\/s …B\/s$/,
   // Scripts for shells, and the manual page.
   /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.

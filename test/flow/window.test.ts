@@ -131,7 +131,7 @@ describe.each(transports)("calls over $name, more than the peer takes at once", 
     const url = first.urls[0] as string;
     const client = await openEngine({}, true);
     const peer = await client.connect(url, {
-      reconnect: { whileLost: "wait", minDelayMs: 1, maxDelayMs: 20 },
+      reconnect: { whileLost: "wait", baseDelayMs: 1, maxDelayMs: 20 },
     });
     const work = peer.client(Work);
     const held = failure(work.hold("held"));

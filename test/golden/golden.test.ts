@@ -25,18 +25,13 @@ import {
   writeCallIdentity,
 } from "../../src/wire/call-identity.ts";
 import {
-  decodeAt,
-  registerHandleClass,
-  registerRegionClass,
-  registerStreamClass,
-} from "../../src/wire/codec.ts";
-import {
   type CompressionBlock,
   compressionBlockBytes,
   notCompressed,
   readCompressionBlock,
   writeCompressionBlock,
 } from "../../src/wire/compressed-body.ts";
+import { decodeAt } from "../../src/wire/decode-value.ts";
 import { maxDepth } from "../../src/wire/extension.ts";
 import {
   frameFault,
@@ -48,7 +43,11 @@ import {
   senderState,
   writeRendezvous,
 } from "../../src/wire/frame.ts";
-import { readHandleDescriptor, writeHandleDescriptor } from "../../src/wire/handle-descriptor.ts";
+import {
+  readHandleDescriptor,
+  registerHandleClass,
+  writeHandleDescriptor,
+} from "../../src/wire/handle-descriptor.ts";
 import {
   greetingLimits,
   minMessageBytes,
@@ -61,9 +60,14 @@ import { metadataLength, readMetadata, writeMetadata } from "../../src/wire/meta
 import {
   maxRegionSegments,
   readRegionDescriptor,
+  registerRegionClass,
   writeRegionDescriptor,
 } from "../../src/wire/region-descriptor.ts";
-import { readStreamDescriptor, writeStreamDescriptor } from "../../src/wire/stream-descriptor.ts";
+import {
+  readStreamDescriptor,
+  registerStreamClass,
+  writeStreamDescriptor,
+} from "../../src/wire/stream-descriptor.ts";
 import { maxWork } from "../../src/wire/work.ts";
 import {
   fromJson,

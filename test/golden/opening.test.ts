@@ -8,7 +8,7 @@ import { FakeServices } from "../../src/session/connection/fake-services.test-su
 import { Answer } from "../../src/session/connection/hellos.ts";
 import { Session } from "../../src/session/connection/session.ts";
 import { goodbyeBody } from "../../src/session/opening/end-reasons.ts";
-import { encode } from "../../src/wire/codec.ts";
+import { encode } from "../../src/wire/encode-value.ts";
 import { errorWord } from "../../src/wire/fault.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import {

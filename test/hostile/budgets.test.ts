@@ -10,13 +10,12 @@ const id = (generation: number, slot: number): number => ((generation << 20) | s
 describe("a peer that opens session after session", () => {
   it("gets no more than a peer may have, and others find room", async () => {
     const victim = await Victim.open({ limits: { maxSessions: 40, maxSessionsByPeer: 8 }, heartbeatMs: 100 });
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     for (let i = 0; i < 100; i++) await attacker.send(attacker.hello());
     await attacker.until(() => victim.counters.sessionsRefused === 92, "refusals");
     // Its own and that of the honest peer.
     expect(victim.engine.stats().sessions).toBe(9);
-    const [refused] = attacker.frames.filter(({ kind }) => kind === frameKind.refuse);
-    expect(bodyOf(refused as never)).toMatchObject({
+    expect(bodyOf(await attacker.next(frameKind.refuse))).toMatchObject({
       m: "the peer has 8 sessions, maxSessionsByPeer is reached",
     });
     await using late = await Engine.open();
@@ -28,7 +27,7 @@ describe("a peer that opens session after session", () => {
 
   it("may open others when some have ended", async () => {
     const victim = await Victim.open({ limits: { maxSessionsByPeer: 2 } });
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     for (let i = 0; i < 10; i++) {
       await attacker.connect();
       await attacker.sendFrames({ kind: frameKind.goodbye });
@@ -45,11 +44,11 @@ describe("peers that do not pull long answers", () => {
     const answers = 20;
     const bodyBytes = 100_000;
     const maxOfferBytes = 8 * bodyBytes;
-    const victim = await Victim.open({ limits: { maxOfferBytes, maxBodyStallMs: 300 }, heartbeatMs: 100 });
+    const victim = await Victim.open({ limits: { maxOfferBytes, maxBodyStallMs: 300 }, heartbeatMs: 500 });
     await using engine = await Engine.open();
     const honest = (await engine.connect(victim.url)).client(Target);
-    using first = new Attacker(victim.url);
-    using second = new Attacker(victim.url);
+    using first = await Attacker.at(victim.url);
+    using second = await Attacker.at(victim.url);
     for (const attacker of [first, second]) {
       await attacker.connect();
       const long = Array.from({ length: answers }, (_, slot) => ({
@@ -102,7 +101,7 @@ describe("peers that live and hold long answers", () => {
     answers: number,
     says: (attacker: Attacker) => FrameSpec = () => pong,
   ): Promise<Attacker> {
-    const attacker = new Attacker(url);
+    const attacker = await Attacker.at(url);
     await attacker.connect();
     const timer = setInterval(() => void attacker.sendFrames(says(attacker)), 20);
     onTestFinished(() => {
@@ -174,7 +173,7 @@ describe("peers that ignore their credits", () => {
     const victim = await Victim.open({ limits });
     await using engine = await Engine.open();
     const honest = (await engine.connect(victim.url)).client(Target);
-    const attackers = Array.from({ length: 8 }, () => new Attacker(victim.url));
+    const attackers = await Promise.all(Array.from({ length: 8 }, () => Attacker.at(victim.url)));
     for (const attacker of attackers) {
       await attacker.connect();
       const wait = Array.from({ length: 64 }, (_, slot) => ({

@@ -18,6 +18,7 @@ import { builtin, builtinMethods, firstBuiltin } from "../../src/wire/builtin.ts
 import { frameKind } from "../../src/wire/frame.ts";
 import { deferred } from "../matrix/wait.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
+import { freshUrl } from "./support/fabric.ts";
 import { Victim } from "./support/victim.ts";
 
 /** Slots of built-in methods begin behind those that the victim grants. */
@@ -75,7 +76,7 @@ const nonsense: readonly unknown[] = [
 describe("built-in methods under attack", () => {
   it("answer what has not their form with invalid_argument, and serve on", async () => {
     const victim = await Victim.open();
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     for (const method of Object.values(builtin)) {
       // Bulk of this session is not sealed.
@@ -96,7 +97,7 @@ describe("built-in methods under attack", () => {
 
   it("know nothing of keys, tokens, tickets and streams that were not given to the asker", async () => {
     const victim = await Victim.open();
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     const questions: [number, unknown][] = [
       [builtin.explainDenial, [5n, "read", 0, 1]],
@@ -119,9 +120,9 @@ describe("built-in methods under attack", () => {
     });
     const lent = deferred<{ memory: RemoteRegion; data: RemoteStream }>();
     const release = deferred();
-    const owner = await Engine.open({ listen: `mem://owner.${process.pid}` });
+    const owner = await Engine.open({ listen: freshUrl() });
     const honest = await Engine.open({
-      listen: `mem://honest.${process.pid}`,
+      listen: freshUrl(),
       serve: [
         implement(Lend, {
           async hold({ memory, data }, call) {
@@ -138,7 +139,7 @@ describe("built-in methods under attack", () => {
     const data = owner.bulkStream("read", { chunkBytes: 4096 });
     const call = (await owner.connect(honest.urls[0] as string)).client(Lend).hold({ memory, data });
     const { memory: remote, data: stream } = await lent.promise;
-    using attacker = new Attacker(owner.urls[0] as string);
+    using attacker = await Attacker.at(owner.urls[0] as string);
     await attacker.connect();
     const key = grantOf(remote).grantKey;
     const number = remoteRingOf(stream).descriptor.stream;
@@ -164,7 +165,7 @@ describe("built-in methods under attack", () => {
 
   it("in a slot for users' calls, or a request in one of theirs, end the session that sends it", async () => {
     const victim = await Victim.open();
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     await attacker.sendFrames(ask(builtin.explainDenial, [5n, "read", 0, 1], 0));
     await attacker.next(frameKind.goodbye);

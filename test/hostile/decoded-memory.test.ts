@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { access } from "../../src/fabric/port.ts";
 import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
-import { encode } from "../../src/wire/codec.ts";
+import { encode } from "../../src/wire/encode-value.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { methodNumber, Victim } from "./support/victim.ts";
@@ -42,8 +42,9 @@ describe("requests that become much memory", () => {
     ["empty maps", bomb(8_000_000, emptyMap)],
     ["maps of far indices", bomb(400_000, farIndex)],
   ])("of %s are refused before they take it, one by one", async (_, body) => {
-    const victim = await Victim.open();
-    using attacker = new Attacker(victim.url);
+    // The attacker answers no ping, and decoding takes long.
+    const victim = await Victim.open({ heartbeatMs: 60_000 });
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     await attacker.sendFrames(...Array.from({ length: 8 }, (_, slot) => offered(attacker, body, held(slot))));
     const errors = () => attacker.frames.filter(({ kind }) => kind === frameKind.error);
@@ -73,8 +74,8 @@ describe("requests that become much memory", () => {
     const victim = await Victim.open({ limits: { maxDecodedBytes, maxValueBytes: 4_000_000 } });
     // About 1.4 MB each.
     const body = bomb(18_000, emptyMap);
-    using first = new Attacker(victim.url);
-    using second = new Attacker(victim.url);
+    using first = await Attacker.at(victim.url);
+    using second = await Attacker.at(victim.url);
     const counted: number[] = [];
     for (const attacker of [first, second]) {
       await attacker.connect();
@@ -119,7 +120,7 @@ describe("service tables that become much memory", () => {
     const maxDecodedBytes = 64_000_000;
     const victim = await Victim.open({ limits: { maxDecodedBytes } });
     const body = Uint8Array.from(encode(table(4096, 15)));
-    const attackers = Array.from({ length: 20 }, () => new Attacker(victim.url));
+    const attackers = await Promise.all(Array.from({ length: 20 }, () => Attacker.at(victim.url)));
     for (const attacker of attackers) {
       await attacker.connect();
       await attacker.sendFrames(offered(attacker, body, { kind: frameKind.services }));
@@ -135,7 +136,7 @@ describe("service tables that become much memory", () => {
     ]);
     expect(victim.engine.stats().decodedBytes).toBeLessThan(maxDecodedBytes);
     // A small table finds room whatever the others hold.
-    using late = new Attacker(victim.url);
+    using late = await Attacker.at(victim.url);
     await late.connect();
     await late.sendFrames({ kind: frameKind.services, body: table(10, 20) });
     await late.sendFrames({ ...held(0), method: methodNumber("echo"), body: { id: 1, text: "t" } });
@@ -149,7 +150,7 @@ describe("service tables that become much memory", () => {
 describe("names of methods", () => {
   it("that are digits, which may share a bucket of a hash table, are refused", async () => {
     const victim = await Victim.open();
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     const methods = Array.from({ length: 500 }, (_, i) => String(65_536 * (i + 1)));
     await attacker.sendFrames({ kind: frameKind.services, body: [["s", methods]] });

@@ -1,6 +1,5 @@
 import { Engine } from "cinnabar";
 import { expect, it } from "vitest";
-import { MemPort } from "../../src/fabric/mem-port.ts";
 import {
   messageHeaderBytes,
   nonceOffset,
@@ -10,6 +9,7 @@ import {
 } from "../../src/wire/message.ts";
 import { isLong } from "../matrix/long.ts";
 import { Attacker } from "./support/attacker.ts";
+import { AttackedPort } from "./support/fabric.ts";
 import { seeded } from "./support/random.ts";
 import { Target, Victim } from "./support/victim.ts";
 
@@ -18,13 +18,13 @@ const maxMs = 20_000;
 /** Few at a time: what follows a fault in the same session is a stray, and reaches nothing. */
 const batch = 2;
 const honestSession = 1;
-const plainSend = MemPort.prototype.send;
+const plainSend = AttackedPort.prototype.send;
 
 /** What an honest client sends in a session that uses everything, message by message. */
 async function recordSession(url: string): Promise<Uint8Array[]> {
   const recorded: Uint8Array[] = [];
   await using engine = await Engine.open();
-  MemPort.prototype.send = function (address, slot, bytes, owner) {
+  AttackedPort.prototype.send = function (address, slot, bytes, owner) {
     const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
     // Not what the victim says, and not what the honest peer says: nobody else knows its nonce.
     if (this.url !== url && new DataView(message.buffer).getUint32(sessionOffset, true) !== honestSession)
@@ -56,7 +56,7 @@ async function recordSession(url: string): Promise<Uint8Array[]> {
     for (let i = 0; i < 5; i++) await client.echo({ id: i, text: "x".repeat(i * 10) });
     await engine.close();
   } finally {
-    MemPort.prototype.send = plainSend;
+    AttackedPort.prototype.send = plainSend;
   }
   return recorded;
 }
@@ -138,7 +138,7 @@ it("a server survives mutated messages, serves on, and ends at rest", async () =
   let lives = 0;
   while (sent < maxMessages && performance.now() - startMs < maxMs) {
     // A new attacker now and then: what the last one has opened goes with it.
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     for (let sessions = 0; sessions < 30 && sent < maxMessages; sessions++) {
       // A flood of its own mutated hellos may have taken all sessions; they go with the attacker.
       if (victim.engine.stats().sessions >= 39) break;

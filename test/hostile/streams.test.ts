@@ -120,7 +120,7 @@ describe("a caller of streams that keeps to nothing", () => {
       const [method, frames, fault] = wrongs[name] as (typeof wrongs)[string];
       const { gate, implementation } = idleStreams();
       const victim = await Victim.open({ serve: [targets, implementation] });
-      using attacker = new Attacker(victim.url);
+      using attacker = await Attacker.at(victim.url);
       await attacker.connect();
       await attacker.sendFrames(request(method), frame("ping", { callId: 0 }));
       // The handler has started, and has granted what it takes.
@@ -138,7 +138,7 @@ describe("a caller of streams that keeps to nothing", () => {
   it("by items before the handler takes any loses its session", async () => {
     const { gate, implementation } = idleStreams();
     const victim = await Victim.open({ serve: [targets, implementation] });
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     await attacker.sendFrames(request("up"), frame("cancel"), frame("input", { word: 0, body: 1 }));
     await attacker.next(frameKind.error);
@@ -175,7 +175,7 @@ describe("a caller of streams that keeps to nothing", () => {
         }),
       ],
     });
-    using attacker = new Attacker(victim.url);
+    using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     for (let slot = 0; slot < 50; slot++)
       await attacker.sendFrames(request("down", { callId: callId | slot }), {

@@ -1,4 +1,5 @@
-import { implement, type PortStats, service, unary } from "cinnabar";
+import { implement, service, unary } from "cinnabar";
+import type { PortStats } from "cinnabar/inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";

@@ -10,6 +10,7 @@ import {
   fabricsAndNet,
   freshUrl,
   isDevice,
+  isSocket,
   underSanitizers,
 } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until, untilTurn } from "./support/peers.ts";
@@ -30,7 +31,7 @@ const noticing = {
   verbs: { heartbeatMs: 2_000, withinMs: 20_000 },
 } as const;
 const noticingOf = (fabric: Fabric) =>
-  noticing[fabric === "shm" || fabric === "tcp" || fabric === "net" ? fabric : "verbs"];
+  noticing[fabric === "shm" || fabric === "tcp" ? fabric : isSocket(fabric) ? "net" : "verbs"];
 
 /** Generous: what is waited for comes within a second when the machine is free. */
 const soon = { timeout: 20_000, interval: 10 };

@@ -3,11 +3,11 @@ import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import type { Footprint } from "./programs/commands.ts";
 import { Trial } from "./programs/trial.ts";
-import { freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { type Fabric, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, startServer, until } from "./support/peers.ts";
-import { TcpPeer } from "./support/tcp-peer.ts";
+import { RawPeer, rawFabrics } from "./support/raw-peer.ts";
 
-const peers: TcpPeer[] = [];
+const peers: RawPeer[] = [];
 afterEach(async () => {
   for (const { socket } of peers.splice(0)) socket.destroy();
   await endAllPeers();
@@ -20,26 +20,25 @@ const firstPort = 25_000;
 const id = (generation: number, slot: number): number => ((generation << 20) | slot) >>> 0;
 
 /** A server in a process of its own, with an honest client beside it. */
-async function startVictim(limits: object = {}) {
-  const { server, url } = await startServer({ listen: freshUrl("tcp"), heartbeatMs, limits });
+async function startVictim(fabric: Fabric, limits: object = {}) {
+  const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs, limits });
   const engine = await openEngine({ heartbeatMs });
   const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 20_000 });
   await trial.echo({ token: "first" });
   const stats = () => server.ask<EngineStats>("stats");
   const footprint = () => server.ask<Footprint>("footprint");
   const join = async (count: number) => {
-    const port = Number(new URL(url).port);
-    for (let i = 0; i < count; i++) peers.push(await TcpPeer.connect(port, firstPort + i));
+    for (let i = 0; i < count; i++) peers.push(await RawPeer.connect(url, firstPort + i));
     return peers;
   };
   return { engine, trial, stats, footprint, join };
 }
 
-describe("peers over tcp that offer long bodies and never provide them", () => {
+describe.each(rawFabrics)("peers over %s that offer long bodies and never provide them", (fabric) => {
   it("hold a share of what may be pulled, and lose their sessions", async () => {
     const maxPullBytes = 64 * mebi;
     const limits = { maxPullBytes, maxBodyBytes: 16 * mebi, maxBodyStallMs: 2_000 };
-    const { engine, trial, stats, join } = await startVictim(limits);
+    const { engine, trial, stats, join } = await startVictim(fabric, limits);
     const attackers = await join(2);
     // Signs of life: they are not silent.
     const alive = setInterval(() => {
@@ -78,10 +77,10 @@ describe("peers over tcp that offer long bodies and never provide them", () => {
   });
 });
 
-describe("peers over tcp that do not pull their answers, and go", () => {
+describe.each(rawFabrics)("peers over %s that do not pull their answers, and go", (fabric) => {
   it("hold a share of what may be offered, and leave nothing", async () => {
     const maxOfferBytes = 16 * mebi;
-    const { engine, trial, stats, join } = await startVictim({ maxOfferBytes });
+    const { engine, trial, stats, join } = await startVictim(fabric, { maxOfferBytes });
     const attackers = await join(2);
     const method = Object.keys(Trial.methods).indexOf("download");
     for (const peer of attackers) {
@@ -112,9 +111,9 @@ describe("peers over tcp that do not pull their answers, and go", () => {
   });
 });
 
-describe("peers over tcp that answer pings and do not pull their answers", () => {
+describe.each(rawFabrics)("peers over %s that answer pings and do not pull their answers", (fabric) => {
   it("lose their sessions, however much is kept for them", async () => {
-    const { engine, trial, stats, join } = await startVictim({ maxBodyStallMs: 2_000 });
+    const { engine, trial, stats, join } = await startVictim(fabric, { maxBodyStallMs: 2_000 });
     const attackers = await join(2);
     const alive = setInterval(() => {
       for (const peer of attackers) peer.sendFrames({ kind: frameKind.pong });
@@ -141,9 +140,9 @@ describe("peers over tcp that answer pings and do not pull their answers", () =>
   });
 });
 
-describe("peers over tcp that ask and do not read", () => {
+describe.each(rawFabrics)("peers over %s that ask and do not read", (fabric) => {
   it("make one pong wait each, and others are answered", async () => {
-    const { engine, trial, stats, footprint, join } = await startVictim();
+    const { engine, trial, stats, footprint, join } = await startVictim(fabric);
     const attackers = await join(3);
     const before = await footprint();
     const pings = Array.from({ length: 600 }, (_, word) => ({ kind: frameKind.ping, word: word + 1 }));

@@ -238,7 +238,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
 
     it("again and again, under load, is replaced each time with a pause that grows, and nothing is left of it", async () => {
       const { server, engine, peer } = await startLanes(
-        { listen: listen(), lanes: 2, restart: { minDelayMs: 1, maxDelayMs: 60_000 } },
+        { listen: listen(), lanes: 2, restart: { baseDelayMs: 1, maxDelayMs: 60_000 } },
         byKey,
       );
       const descriptors = async () => (await server.ask<{ descriptors: number }>("footprint")).descriptors;
@@ -328,7 +328,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
 
   it("whose module cannot be loaded again are told of, and tried until it can", async () => {
     const { server, peer } = await startLanes(
-      { listen: listen(), lanes: 1, restart: { minDelayMs: 10, maxDelayMs: 50 } },
+      { listen: listen(), lanes: 1, restart: { baseDelayMs: 10, maxDelayMs: 50 } },
       { ...byKey, reconnect: { whileLost: "wait" } },
     );
     await server.ask("break", true);

@@ -3,7 +3,14 @@ import { afterEach, describe, expect, it } from "vitest";
 import { Memory } from "./programs/memory-service.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
-import { answersEmptyReads, fabrics, freshUrl, isDevice } from "./support/fabrics.ts";
+import {
+  answersEmptyReads,
+  fabrics,
+  freshUrl,
+  guardedFabrics,
+  isDevice,
+  isSocket,
+} from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -22,7 +29,7 @@ function eventsOf(peer: Peer): string[] {
   return events;
 }
 
-describe.each(fabrics)("a server whose handler computes for three heartbeats, over %s", (fabric) => {
+describe.each(guardedFabrics)("a server whose handler computes for three heartbeats, over %s", (fabric) => {
   it("is suspected and not lost; the answer arrives, and so do those of calls made meanwhile", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
     const engine = await openEngine({ heartbeatMs });
@@ -111,7 +118,7 @@ describe.each(fabrics)("a server whose handler computes for three heartbeats, ov
   });
 });
 
-const carriers = fabrics.filter(answersEmptyReads);
+const carriers = guardedFabrics.filter(answersEmptyReads);
 
 describe.each(carriers)("a server whose handler computes for two seconds, over %s", (fabric) => {
   it("has its memory read and written meanwhile, as it says itself, and does not look dead", async () => {
@@ -217,5 +224,19 @@ describe.each(carriers)("a client that computes while its call is served, over %
     await client.report("unblocked");
     expect(await client.ask("echo", { token: "t" })).toMatchObject({ token: "t" });
     expect((await server.ask<EngineStats>("stats")).counters).toMatchObject({ sessionsLost: 0 });
+  });
+});
+
+// No native code runs beside the event loop, so nothing answers for it.
+describe.each(fabrics.filter(isSocket))("a server that computes for three heartbeats, over %s", (fabric) => {
+  it("is lost meanwhile, and is reached again when it goes on", async () => {
+    const { url, life } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const peer = await engine.connect(url);
+    const trial = peer.client(Trial, { timeoutMs: 50_000 });
+    expect(await outcome(trial.spin({ ms: stallMs }))).toBe("unavailable");
+    expect(peer.state).toBe("lost");
+    expect(await trial.echo({ token: "again" })).toEqual({ token: "again", life });
+    expect(engine.stats().counters).toMatchObject({ sessionsLost: 1, malformed: 0 });
   });
 });

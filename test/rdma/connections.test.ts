@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { type ConnectionEvent, implement, type PortStats, service, unary } from "cinnabar";
+import { type ConnectionEvent, implement, service, unary } from "cinnabar";
+import type { PortStats } from "cinnabar/inspect";
 import { rdmaConnections } from "cinnabar/inspect";
 import { afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";

@@ -7,7 +7,7 @@ import { methodNumber, Victim } from "../hostile/support/victim.ts";
 // once in a hundred.
 it("the name of a peer is as long for a small incarnation as for any other", async () => {
   const victim = await Victim.open();
-  using attacker = new Attacker(victim.url);
+  using attacker = await Attacker.at(victim.url);
   await attacker.connect({ inc: 0x1fn });
   const method = methodNumber("wait");
   await attacker.sendFrames({ kind: frameKind.request, method, callId: 1 << 20, word: 5000, body: {} });

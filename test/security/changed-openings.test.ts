@@ -8,6 +8,7 @@ import { alignFrame, messageHeaderBytes } from "../../src/wire/message.ts";
 import { isLong } from "../matrix/long.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 import { NetworkPath, nameOf, type OpeningMessageName, type PassingMessage } from "./support/network-path.ts";
 import { firstFlight, Stranger } from "./support/stranger.ts";
 
@@ -175,7 +176,7 @@ async function expectNothingLeft(server: Engine, engines: readonly Engine[]): Pr
 describe("an opening, one bit of which was changed on the way", () => {
   // Some wait for a changed message for the whole of their time.
   it("leads to no session, or to one of which nothing that counts was changed", async () => {
-    const server = await open(secured(ca, "server.example"), "tcp://127.0.0.1:0");
+    const server = await open(secured(ca, "server.example"), anyUrl);
     const engines = await clients(secured(ca, "client.example"));
     const flips = (["hello", "answer", "flight"] as const).flatMap(flipsOf);
     expect(wrong(await connectThrough(flips, server.urls[0] as string, engines, expectHonest))).toEqual([]);
@@ -183,7 +184,7 @@ describe("an opening, one bit of which was changed on the way", () => {
   }, 300_000);
 
   it("is no session when a refusal was changed", async () => {
-    const server = await open(secured(ca, "server.example"), "tcp://127.0.0.1:0");
+    const server = await open(secured(ca, "server.example"), anyUrl);
     const url = server.urls[0] as string;
     const foreign = other.issue("foreign", { names: "DNS:client.example" });
     const strangers = await clients({ tls: { ...foreign, ca: ca.cert } });
@@ -197,7 +198,7 @@ describe("an opening, one bit of which was changed on the way", () => {
 
   it("leads to no session when a cookie was changed, or the hello that shows it", async () => {
     const handshakes = { maxOpen: 96, timeoutMs: 5000, share: 1 };
-    const server = await open({ ...secured(ca, "server.example"), handshakes }, "tcp://127.0.0.1:0");
+    const server = await open({ ...secured(ca, "server.example"), handshakes }, anyUrl);
     const url = server.urls[0] as string;
     const isHalfTaken = () => server.stats().security.openHandshakes * 2 > handshakes.maxOpen;
     const over = new AbortController();

@@ -2,6 +2,7 @@ import { Worker } from "node:worker_threads";
 import { bulk, Engine, type EngineOptions, implement, type SuiteName, service, unary } from "cinnabar";
 import { afterEach, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { anyUrl } from "./support/fabric.ts";
 
 /** Two pieces. */
 const bytes = 500_000;
@@ -51,7 +52,7 @@ it.each(["aes-256-gcm", "chacha20-poly1305"] as const)(
         await call.get(from, written);
       },
     });
-    const server = await open({ listen: "tcp://127.0.0.1:0", serve: [store], security });
+    const server = await open({ listen: anyUrl, serve: [store], security });
     const client = await open({ security });
     const api = (await client.connect(server.urls[0] as string)).client(Store, { timeoutMs: 30_000 });
     for (let round = 0; round < rounds; round++) {

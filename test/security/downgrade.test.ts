@@ -2,13 +2,15 @@ import { Engine, implement, RpcError, type SecurityOptions, service, unary } fro
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
-import { decodeAt, encode } from "../../src/wire/codec.ts";
+import { decodeAt } from "../../src/wire/decode-value.ts";
+import { encode } from "../../src/wire/encode-value.ts";
 import { frameHeaderBytes, frameKind } from "../../src/wire/frame.ts";
 import { helloMessage } from "../../src/wire/hello.ts";
 import { messageHeaderBytes } from "../../src/wire/message.ts";
 import { untilTurn } from "../matrix/wait.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 import { NetworkPath, nameOf, type PassingMessage } from "./support/network-path.ts";
 
 const Who = service("who.v1", { ask: unary({ output: z.any() }) });
@@ -37,7 +39,7 @@ async function open(name: string, more: Partial<SecurityOptions> = {}, listen?: 
   return engine;
 }
 
-const serve = (more: Partial<SecurityOptions> = {}) => open("server.example", more, "tcp://127.0.0.1:0");
+const serve = (more: Partial<SecurityOptions> = {}) => open("server.example", more, anyUrl);
 
 type Body = Record<string, unknown> & { aut: { s: number[] } };
 

@@ -14,6 +14,7 @@ import type { CallIdentity } from "../../src/wire/call-identity.ts";
 import { deferred } from "../matrix/wait.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 
 const Bank = service("bank.v1", { transfer: unary({ input: z.int(), output: z.string(), replay: true }) });
 let ca: Authority;
@@ -45,7 +46,7 @@ async function bank(more: Partial<SecurityOptions> = {}) {
     },
   });
   const security = secured(ca, "server.example", {}, more);
-  const server = await open({ listen: "tcp://127.0.0.1:0", serve: [transfer], security });
+  const server = await open({ listen: anyUrl, serve: [transfer], security });
   return { server, url: server.urls[0] as string, executed, gate, begun: begun.promise };
 }
 

@@ -1,16 +1,17 @@
 import { Engine, implement, type SecurityOptions, service, unary } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { NativePort } from "../../src/fabric/native-port.ts";
+import type { Port } from "../../src/fabric/port.ts";
 import { nonceOffset, numberOffset, sealedMagic } from "../../src/wire/message.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl, PortOnPath } from "./support/fabric.ts";
 
 const SecretVault = service("secretvault.v1", {
   unlockDoor: unary({ input: z.object({ text: z.string() }), output: z.object({ text: z.string() }) }),
 });
 const vault = implement(SecretVault, { unlockDoor: (input) => input });
-const plainSend = NativePort.prototype.send;
+const plainSend = PortOnPath.prototype.send;
 const nobody = { onSent: () => {} };
 let ca: Authority;
 let other: Authority;
@@ -24,7 +25,7 @@ afterAll(() => {
   other.remove();
 });
 afterEach(() => {
-  NativePort.prototype.send = plainSend;
+  PortOnPath.prototype.send = plainSend;
 });
 
 async function open(security: SecurityOptions | undefined, listen?: string): Promise<Engine> {
@@ -39,13 +40,12 @@ async function open(security: SecurityOptions | undefined, listen?: string): Pro
   return engine;
 }
 
-const serve = (more: Partial<SecurityOptions> = {}) =>
-  open(secured(ca, "server.example", {}, more), "tcp://127.0.0.1:0");
+const serve = (more: Partial<SecurityOptions> = {}) => open(secured(ca, "server.example", {}, more), anyUrl);
 
 /** Each message of the engines of this process as it leaves. */
 function overhear(): Buffer[] {
   const heard: Buffer[] = [];
-  NativePort.prototype.send = function (address, slot, bytes, listener) {
+  PortOnPath.prototype.send = function (address, slot, bytes, listener) {
     heard.push(Buffer.from(this.slab.subarray(slot, slot + bytes)));
     plainSend.call(this, address, slot, bytes, listener);
   };
@@ -92,7 +92,7 @@ describe("somebody who listens", () => {
 
 /** Where the messages of a port go, and the part of their headers that says to which session. */
 interface Path {
-  readonly port: NativePort;
+  readonly port: Port;
   readonly address: number;
   readonly head: Uint8Array;
 }
@@ -112,7 +112,7 @@ describe("sealed messages that somebody sends elsewhere", () => {
     // A slow machine says hello twice, which has come when a call has been answered.
     await Promise.all(apis.map((api) => api.unlockDoor({ text: "first" })));
     const { strays } = dropped();
-    const paths = new Map<NativePort, Path>();
+    const paths = new Map<Port, Path>();
     let injected = 0;
     /** The message as if it were one of this path. */
     const inject = (message: Uint8Array, { port, address, head }: Path) => {
@@ -123,7 +123,7 @@ describe("sealed messages that somebody sends elsewhere", () => {
       plainSend.call(port, address, slot, message.byteLength, nobody);
       injected++;
     };
-    NativePort.prototype.send = function (address, slot, bytes, listener) {
+    PortOnPath.prototype.send = function (address, slot, bytes, listener) {
       const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
       plainSend.call(this, address, slot, bytes, listener);
       if (message[0] !== sealedMagic) return;
@@ -142,7 +142,7 @@ describe("sealed messages that somebody sends elsewhere", () => {
         texts.flatMap((text) => apis.map(() => text.repeat(i + 1))),
       );
     }
-    NativePort.prototype.send = plainSend;
+    PortOnPath.prototype.send = plainSend;
     expect(injected).toBeGreaterThan(100);
     // By its number a message of elsewhere may look like one that has been, or like one to come.
     await expect.poll(dropped, { timeout: 20_000 }).toEqual({ messages: injected, strays });

@@ -30,6 +30,7 @@ async function open(options: EngineOptions): Promise<Engine> {
 
 const fabrics = [
   ["tcp", () => "tcp://127.0.0.1:0"],
+  ["net", () => "net://127.0.0.1:0"],
   ["shm", () => `shm://security-${process.pid}-${Math.random().toString(36).slice(2)}`],
 ] as const;
 

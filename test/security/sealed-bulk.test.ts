@@ -51,6 +51,7 @@ async function swap(
 
 const fabrics = [
   ["tcp", (): string => "tcp://127.0.0.1:0"],
+  ["net", (): string => "net://127.0.0.1:0"],
   ["shm", (): string => `shm://sealed-bulk-${process.pid}-${Math.random().toString(36).slice(2)}`],
 ] as const;
 

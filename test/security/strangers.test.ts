@@ -6,8 +6,10 @@ import { mostForAddress } from "../../src/session/opening/handshake-places.ts";
 import { ShareOfTime } from "../../src/session/opening/share-of-time.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { withTerms } from "../../src/wire/hello.ts";
+import { isOverNet } from "../matrix/over-net.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 import { firstFlight, Stranger } from "./support/stranger.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
@@ -22,7 +24,7 @@ afterAll(() => ca.remove());
 
 async function serve(handshakes = {}): Promise<Engine> {
   const engine = await Engine.open({
-    listen: "tcp://127.0.0.1:0",
+    listen: anyUrl,
     serve: [echo],
     security: secured(ca, "server.example", {}, { handshakes }),
   });
@@ -74,7 +76,8 @@ describe("strangers", () => {
     expect(security(server).openHandshakes).toBe(0);
   });
 
-  it("that name the server's own address keep a place until the answer comes back", async () => {
+  // Over net a hello can only name the connection by which it comes.
+  it.skipIf(isOverNet)("that name the server's own address keep a place until it answers", async () => {
     const server = await serve({ timeoutMs: 60_000 });
     const someone = await stranger(server);
     const { address } = await someone.port.route(await locate(server.urls[0] as string));

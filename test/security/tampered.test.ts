@@ -1,15 +1,15 @@
 import { Engine, implement, service, unary } from "cinnabar";
 import { afterAll, afterEach, expect, it } from "vitest";
 import { z } from "zod";
-import { NativePort } from "../../src/fabric/native-port.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl, PortOnPath } from "./support/fabric.ts";
 
 const ca = Authority.create("tampered-authority");
 const Echo = service("echo.v1", {
   echo: unary({ input: z.object({ text: z.string() }), output: z.object({ text: z.string() }) }),
 });
-const plainSend = NativePort.prototype.send;
+const plainSend = PortOnPath.prototype.send;
 const nobody = { onSent: () => {} };
 const sealedMagic = 0xcc;
 /** A session that a busy machine loses takes the injected messages with it. */
@@ -17,7 +17,7 @@ const patience = { heartbeatMs: 20_000, connectTimeoutMs: 30_000 };
 const engines: Engine[] = [];
 
 afterEach(async () => {
-  NativePort.prototype.send = plainSend;
+  PortOnPath.prototype.send = plainSend;
   await Promise.all(engines.splice(0).map((engine) => engine.close()));
 });
 afterAll(() => ca.remove());
@@ -25,7 +25,7 @@ afterAll(() => ca.remove());
 it("messages that somebody changes or repeats on the way are dropped, and no call notices", async () => {
   const server = await Engine.open({
     ...patience,
-    listen: "tcp://127.0.0.1:0",
+    listen: anyUrl,
     serve: [implement(Echo, { echo: (input) => input })],
     security: secured(ca, "server.example"),
   });
@@ -42,7 +42,7 @@ it("messages that somebody changes or repeats on the way are dropped, and no cal
   let repeated = 0;
   let at = 24;
   // Each message follows a copy of it with one changed byte, each another, and precedes itself once more.
-  NativePort.prototype.send = function (address, slot, bytes, listener) {
+  PortOnPath.prototype.send = function (address, slot, bytes, listener) {
     const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
     const inject = (copy: Uint8Array) => {
       const other = this.takeSlot();
@@ -65,7 +65,7 @@ it("messages that somebody changes or repeats on the way are dropped, and no cal
     const answers = await Promise.all(texts.map((text) => peer.echo({ text })));
     expect(answers.map(({ text }) => text)).toEqual(texts);
   }
-  NativePort.prototype.send = plainSend;
+  PortOnPath.prototype.send = plainSend;
   // Behind all that was injected.
   await peer.echo({ text: "last" });
   expect(changed).toBeGreaterThan(50);

@@ -1,9 +1,8 @@
 import { z } from "zod";
-import { bulk } from "../../src/contract/bulk.ts";
-import { bytes } from "../../src/contract/bytes.ts";
 import type { ClientOf, HandlersOf } from "../../src/contract/infer.ts";
 import { service } from "../../src/contract/service.ts";
 import { unary } from "../../src/contract/unary.ts";
+import { bulk, bytes } from "../../src/contract/zod-schemas.ts";
 
 /** The contract that the type tests use. */
 export const Frames = service("frames.v1", {

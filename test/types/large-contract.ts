@@ -92,8 +92,8 @@ function methods(
 
 function contract(index: number, count: number): string {
   return `import { z } from "zod";
-import { bulk } from "../../../src/contract/bulk.ts";
-import { bytes } from "../../../src/contract/bytes.ts";
+import { bulk } from "../../../src/contract/zod-schemas.ts";
+import { bytes } from "../../../src/contract/zod-schemas.ts";
 import { service } from "../../../src/contract/service.ts";
 import { unary } from "../../../src/contract/unary.ts";
 

@@ -1,5 +1,5 @@
-import { bulk } from "../../src/contract/bulk.ts";
 import type { HandlerInputOf, InputOf } from "../../src/contract/infer.ts";
+import { bulk } from "../../src/contract/zod-schemas.ts";
 import type { Access, Granting, RegionLike, RemoteRegionLike } from "../../src/memory/region-kind.ts";
 import { regionBrand } from "../../src/memory/region-kind.ts";
 import type { Equal, Expect } from "./expect-type.ts";

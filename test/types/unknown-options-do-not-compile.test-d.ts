@@ -1,10 +1,9 @@
 import { z } from "zod";
 import { RpcError } from "../../src/base/errors/rpc-error.ts";
 import type { CallOptions, ClientOptions } from "../../src/client/call-options.ts";
-import { bulk } from "../../src/contract/bulk.ts";
-import { bytes } from "../../src/contract/bytes.ts";
 import { service } from "../../src/contract/service.ts";
 import { unary } from "../../src/contract/unary.ts";
+import { bulk, bytes } from "../../src/contract/zod-schemas.ts";
 import { frames } from "./frames.ts";
 
 // @ts-expect-error TS2561 a misspelt option

@@ -157,7 +157,7 @@ class RingWriter {
   /// Publishes a record of two parts. False if there is no room now.
   bool write(RecordKind kind, const void* first, size_t firstBytes, const void* second = nullptr,
              size_t secondBytes = 0);
-  /// Whether a record of so many bytes has room.
+  /// Whether a record of `bytes` bytes has room.
   bool hasRoom(size_t bytes);
   /// Asks the reader to ring when it has read. Look once more for room afterwards, then sleep.
   void setStarved() {

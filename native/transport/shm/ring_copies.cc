@@ -5,8 +5,10 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
+#include "base/mapped_file.h"
 #include "transport/shm/neighbours.h"
 
 namespace cinnabar::shm {
@@ -68,7 +70,10 @@ bool RingCopies::take(Neighbour& neighbour, const Record& record) {
 uint32_t RingCopies::refusal(const CopyHead& head, uint64_t access) const {
   KeyRange range;
   if (!keys_.find(head.key, &range)) return FI_ENOKEY;
-  return static_cast<uint32_t>(range.refuses(head.at, head.bytes, access));
+  if (int code = range.refuses(head.at, head.bytes, access); code != 0)
+    return static_cast<uint32_t>(code);
+  // As the kernel's copies say it. Here the bytes that a file has lost would be zeros.
+  return base::MappedFile::isDamagedAt(reinterpret_cast<const void*>(head.at)) ? EFAULT : 0;
 }
 
 bool RingCopies::takeRequest(Neighbour& neighbour, const Record& record, const CopyHead& head) {

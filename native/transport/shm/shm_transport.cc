@@ -26,8 +26,8 @@ namespace {
 // which may be stopped, and in this one, to which the memory may be given again at once.
 constexpr auto kCloseWait = std::chrono::milliseconds(10);
 constexpr auto kCloseWaitHere = std::chrono::seconds(1);
-// To look at the sockets costs a system call, so it is done once in so many turns, and whenever
-// spinning ended with nothing.
+// The sockets are checked once in this many turns, and whenever spinning ended with nothing: each
+// check costs a system call.
 constexpr uint32_t kLookEvery = 32;
 // Records of one ring that are taken before the next ring has its turn.
 constexpr size_t kRecordsInTurn = 16;

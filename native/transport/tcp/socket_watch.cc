@@ -249,8 +249,8 @@ bool SocketWatch::isStranger(const transport::Connection& connection) const {
   return connection.isInbound && connection.isUp && !admitted_.contains(keyOf(connection.peer));
 }
 
-/// Ends so many that others have made: those of strangers first, and of equals those that have been
-/// idle longest.
+/// Ends `count` connections that others have made: those of strangers first, and among equals those
+/// that have been idle longest.
 void SocketWatch::endIdle(size_t count) {
   struct Candidate {
     bool isKnown;

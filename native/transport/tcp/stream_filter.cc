@@ -19,7 +19,7 @@ constexpr uint8_t kRefusalType = 6;
 // In a byte of a refusal that the provider leaves 0 and does not read (xnet_rdm_cm.resv).
 constexpr uint8_t kLackOfDescriptors = 24;
 
-// enum xnet_op. Of the others none is used here: we post no tagged messages.
+// enum xnet_op. The others are not used here: we post no tagged messages.
 constexpr uint8_t kMessage = 0;
 constexpr uint8_t kReadRequest = 2;
 constexpr uint8_t kReadResponse = 3;

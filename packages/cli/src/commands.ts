@@ -71,6 +71,11 @@ export const commands: readonly ListedCommand[] = [
     load: async () => (await import("./commands/bench.ts")).bench,
   },
   {
+    name: "disk",
+    summary: "Serves a file as a disk, over NVMe/TCP and NBD.",
+    load: async () => (await import("./commands/disk.ts")).disk,
+  },
+  {
     name: "completion",
     summary: "Prints the completion of a shell, which knows the methods of servers.",
     load: async () => (await import("./commands/completion.ts")).completion,

@@ -97,10 +97,44 @@ export interface Connection {
   another(): Promise<Connection>;
 }
 
+/** What ends a command from outside. */
+export interface Ending {
+  /** Aborted by Ctrl-C, SIGTERM, or because the reader of the output is gone. */
+  readonly signal: AbortSignal;
+  /** Rejects when the signal is aborted. */
+  readonly aborted: Promise<never>;
+}
+
 /**
- * Runs `work` with an engine, and returns the exit status. The engine only connects, unless `serving` says otherwise. A
- * failure is printed as one line, with the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command
- * ends with the status of that. The engine is closed in any case. A second Ctrl-C ends the process at once.
+ * Runs `work` until it is done, and returns the exit status. A failure is printed as one line, with the remedy. Ctrl-C,
+ * SIGTERM and a closed output abort the signal, and the command ends with the status of that. A second Ctrl-C ends the
+ * process at once.
+ *
+ * @throws UsageError for wrong options.
+ */
+export async function untilEnded(
+  command: string,
+  terminal: Terminal,
+  work: (ending: Ending) => Promise<number>,
+): Promise<number> {
+  const ending = endOfProcess();
+  try {
+    const status = await work(ending);
+    return ending.status ?? status;
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    if (ending.status !== undefined) return ending.status;
+    const { message, status } = commandError(error);
+    terminal.complain(`cinnabar ${command}: ${message}`);
+    return status;
+  } finally {
+    ending.release();
+  }
+}
+
+/**
+ * Runs `work` with an engine, as `untilEnded` does. The engine only connects, unless `serving` says otherwise. It is
+ * closed in any case.
  *
  * @throws UsageError for wrong options, before anything is opened.
  */
@@ -113,34 +147,27 @@ export async function withEngine(
 ): Promise<number> {
   const timeoutMs =
     values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
-  const ending = endOfProcess();
-  const engines: Engine[] = [];
-  const open = async (options: EngineOptions): Promise<Connection> => {
-    const engine = await openEngine(values, options);
-    engines.push(engine);
-    return {
-      engine,
-      signal: ending.signal,
-      timeoutMs,
-      hasTimeout: values.timeout !== undefined,
-      // Connecting takes no signal: Ctrl-C does not wait for it.
-      dial: (url) => Promise.race([dial(engine, url, timeoutMs, values.name), ending.aborted]),
-      another: () => open({}),
+  return untilEnded(command, terminal, async ({ signal, aborted }) => {
+    const engines: Engine[] = [];
+    const open = async (options: EngineOptions): Promise<Connection> => {
+      const engine = await openEngine(values, options);
+      engines.push(engine);
+      return {
+        engine,
+        signal,
+        timeoutMs,
+        hasTimeout: values.timeout !== undefined,
+        // Connecting takes no signal: Ctrl-C does not wait for it.
+        dial: (url) => Promise.race([dial(engine, url, timeoutMs, values.name), aborted]),
+        another: () => open({}),
+      };
     };
-  };
-  try {
-    const status = await work(await open(serving));
-    return ending.status ?? status;
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    if (ending.status !== undefined) return ending.status;
-    const { message, status } = commandError(error);
-    terminal.complain(`cinnabar ${command}: ${message}`);
-    return status;
-  } finally {
-    await Promise.all(engines.map((engine) => engine.close()));
-    ending.release();
-  }
+    try {
+      return await work(await open(serving));
+    } finally {
+      await Promise.all(engines.map((engine) => engine.close()));
+    }
+  });
 }
 
 /** What an error comes to for the person at the terminal. What no command expects passes through, with its stack. */

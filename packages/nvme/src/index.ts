@@ -9,10 +9,23 @@ export {
 export { type FileDevice, type FileDeviceOptions, openFileDevice } from "./device/file-device.ts";
 export { type LosesPowerOptions, type LosingDevice, losesPower } from "./device/loses-power.ts";
 export { type DeviceOptions, memoryDevice, nullDevice } from "./device/memory-device.ts";
+export type { DiscoveredSubsystem } from "./host/discovery.ts";
+export {
+  type NvmeAddress,
+  type NvmeConnectionOptions,
+  type NvmeEngineAddress,
+  NvmeHost,
+  type NvmeHostOptions,
+  type NvmeHostStats,
+  type NvmePath,
+  type NvmePathStats,
+} from "./host/nvme-host.ts";
+export type { NvmeNamespace, NvmeOperationOptions } from "./host/nvme-namespace.ts";
 export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
 export {
   type NvmeSubsystem,
   NvmeTarget,
+  type NvmeTargetBase,
   type NvmeTargetOptions,
   type NvmeTargetStats,
 } from "./nvme/target.ts";

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { blocksOf, modulesOf, root } from "../../../test/docs/pages.test-support.ts";
+import { start } from "../../../test/processes/support/command-line.ts";
 import { type BlockDevice, memoryDevice, openFileDevice, serveNbd } from "../src/index.ts";
 
 /** The stage disks-clients of `npm test` installs the programs and sets it. */
@@ -108,6 +109,30 @@ describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice)
     await run("nbdcopy", server.uri, "fs-back.img");
     await run("e2fsck", "-fn", "fs-back.img");
     expect((await stat(join(folder, "fs-back.img"))).size).toBe(bytes);
+  });
+});
+
+describe.skipIf(!hasClients)("cinnabar disk serve", () => {
+  it.each(["served.sock", "127.0.0.1:0"])("at %s is used by nbdinfo, nbdcopy and qemu-io", async (door) => {
+    const args = ["--bytes", "64MiB", "--nbd", door, "--json"];
+    const serving = start(["disk", "serve", "served.img", ...args], { cwd: folder });
+    const [told = ""] = await serving.lines(1);
+    const [uri = ""] = JSON.parse(told).nbd;
+    expect(Number(await run("nbdinfo", "--size", uri))).toBe(bytes);
+    const image = randomBytes(bytes);
+    await writeFile(join(folder, "image"), image);
+    await run("nbdcopy", "--flush", "image", uri);
+    const commands = ["write -P 0xab 0 64k", "flush", "read -P 0xab 0 64k"].flatMap((one) => ["-c", one]);
+    expect(await run("qemu-io", "-f", "raw", uri, ...commands)).not.toMatch(/failed|error|Pattern/i);
+    serving.child.kill("SIGTERM");
+    const { status, stdout, stderr } = await serving.ended;
+    expect({ status, stderr }).toEqual({ status: 143, stderr: "" });
+    expect(JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "")).toMatchObject({
+      event: "ended",
+      failed: 0,
+    });
+    image.fill(0xab, 0, 65_536);
+    expect((await readFile(join(folder, "served.img"))).equals(image)).toBe(true);
   });
 });
 

@@ -1,8 +1,5 @@
 import type { RpcCode } from "./code.ts";
 
-/** Where a failure began: in this process ("local"), at the peer ("remote"), or in the fabric between them. */
-export type RpcErrorOrigin = "local" | "remote" | "fabric";
-
 /** The error that the fabric reported. */
 export interface FabricDetail {
   /** libfabric's provider name, as in "tcp", "shm", "verbs;ofi_rxm", or "mem". */
@@ -32,7 +29,7 @@ export interface RpcErrorOptions {
   /** Data of the declared error, already validated. */
   readonly data?: unknown;
   /** Default: "fabric" when `fabric` is given, else "local". */
-  readonly origin?: RpcErrorOrigin | undefined;
+  readonly origin?: RpcError["origin"] | undefined;
   readonly fabric?: FabricDetail | undefined;
   /** Default: true for `unavailable` and when `retryAfterMs` is set, else false. */
   readonly retryable?: boolean | undefined;
@@ -70,7 +67,8 @@ const brand: unique symbol = Symbol.for("cinnabar.RpcError");
  */
 export class RpcError extends Error {
   readonly code: RpcCode;
-  readonly origin: RpcErrorOrigin;
+  /** Where the failure began: in this process ("local"), at the peer ("remote"), or in the fabric between them. */
+  readonly origin: "local" | "remote" | "fabric";
   /**
    * Whether another attempt may succeed. It says nothing about safety: whether a second execution does harm depends on
    * the method, see `idempotent`.

@@ -27,9 +27,9 @@ const calmRoundsAStep = 4;
 /** Share of what is too much that is taken back at once, and the most of the limit: Swift's beta and max_mdf. */
 const beta = 0.8;
 const mostDecrease = 0.5;
-/** So many late answers are enough to decide on before a round trip is over. */
+/** This many late answers are enough for a decision before a round trip is over. */
 const enoughLate = 8;
-/** Without a sign of congestion for so long, what was learned of it is forgotten. */
+/** After this time without a sign of congestion, what was learned of it is forgotten. */
 const calmMs = 1000;
 /** The least service time is that of the last one or two of these. */
 const periodMs = 5000;

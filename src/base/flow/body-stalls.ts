@@ -3,10 +3,10 @@
  * moves nothing, is not waited for.
  */
 
-/** Moving so many bytes gives a peer another `maxBodyStallMs`. Fewer bytes give it their share of that. */
+/** A peer that moves this many bytes gets another `maxBodyStallMs`. Fewer bytes give it their share of that. */
 export const bytesByStall = 1024 * 1024;
 
-/** A body is kept or pulled for at most so many `maxBodyStallMs`, even while its peer moves other bodies. */
+/** A body is kept or pulled for at most this many `maxBodyStallMs`, even while its peer moves other bodies. */
 export const maxStalls = 64;
 
 /** Bodies that began between two looks are as old as the second of them. */

@@ -6,7 +6,7 @@ export interface RoomWaiter {
   onRoom(): boolean;
 }
 
-/** So many waiters try in one turn of the event loop. */
+/** How many waiters try in one turn of the event loop. */
 const triesInTurn = 64;
 
 /**

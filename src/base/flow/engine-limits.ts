@@ -116,7 +116,7 @@ const mebi = 1024 * kibi;
 /** The smallest budget. Below it hardly a body and a session fit beside what an engine holds by itself. */
 export const leastMemoryBytes = 64 * mebi;
 
-/** So many times V8's heap limit a budget is at most: what counts in the heap takes up to 0.7 of the limit then. */
+/** A budget is at most this many times V8's heap limit. What counts in the heap then takes up to 0.7 of the limit. */
 const heapLimits = 2.5;
 
 /** The memory that this process may use. */

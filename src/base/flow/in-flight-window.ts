@@ -1,18 +1,30 @@
 import { AdaptiveLimit, type AnswerSample } from "./adaptive-limit.ts";
 
-/** Limits of a session's outgoing calls. */
-export interface WindowLimits {
-  /** The most calls in flight; the peer's credits limit them too. */
-  readonly maxInFlight: number;
-  /** Calls in flight that are allowed however slow the peer is, as far as its credits go. */
-  readonly minInFlight: number;
-  /** Calls that wait for the window. */
-  readonly maxWaiting: number;
-  /** Bytes of the inputs of waiting calls, as `inputBytes` estimates them. */
-  readonly maxWaitingBytes: number;
-  /** Whether the window follows the load that the peer reports. */
-  readonly adaptive: boolean;
+/** Limits of the calls to a peer: how many are in flight, and how many wait. */
+export interface WindowOptions {
+  /** The most calls in flight, 1 to 1,048,576. Default: the credits that the peer grants. */
+  readonly maxInFlight?: number;
+  /**
+   * The window never shrinks below this number of calls, 1 to 1,048,576. Default 16, or `maxInFlight` if that is less.
+   */
+  readonly minInFlight?: number;
+  /**
+   * The most calls that wait for a place in the window, 0 to 10,000,000. One more call displaces a call of lower
+   * priority, or fails with `resource_exhausted`. The same number, and at least 1024, may wait for a session that is
+   * being opened. Default 131,072.
+   */
+  readonly maxWaiting?: number;
+  /** The most bytes in the inputs of waiting calls, estimated, at least 1024. Default 64 MiB. */
+  readonly maxWaitingBytes?: number;
+  /**
+   * Shrinks the window when requests wait at the peer, and widens it again. With false the window has the size that
+   * the peer grants. Default true.
+   */
+  readonly adaptive?: boolean;
 }
+
+/** The options with the defaults. */
+export type WindowLimits = Required<WindowOptions>;
 
 /** For sessions that the peer opened, and for `connect` without `window`. */
 export const defaultWindow: WindowLimits = {

@@ -58,7 +58,7 @@ export class PeerAccounts {
     return this.#accounts.size;
   }
 
-  /** The account of whoever is reached at `address` by the port at `url`. */
+  /** The account of the peer that the port at `url` reaches at `address`. */
   at(url: string, address: Uint8Array): PeerAccount {
     const key = `${url} ${Buffer.from(address.buffer, address.byteOffset, address.byteLength).toString("hex")}`;
     let account = this.#accounts.get(key);

@@ -19,7 +19,7 @@ export interface QueueLimits {
 /**
  * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by
  * weight, each class in the order it came. When there is no room, room is shared by weight too: who comes may put out
- * the latest of the class that has most above its share, for that one has waited least. So a flood of urgent calls
+ * the latest of the class that has most above its share, since that one has waited least. So a flood of urgent calls
  * cannot drive out all that is not urgent: a class keeps its share, and one call at least.
  *
  * Whatever happens to one that waits elsewhere (given up, out of time), its owner deletes it; all of that costs O(1).

@@ -41,7 +41,7 @@ export class WaitingRoom<T> {
     return waiter?.item;
   }
 
-  /** Those of which this is so wait no more. */
+  /** Waiters that this is true of wait no more. */
   drop(isSo: (item: T) => boolean): void {
     this.#waiters = this.#waiters.filter(({ item }) => !isSo(item));
     if (this.#waiters.length === 0) this.#disarm();
@@ -52,7 +52,7 @@ export class WaitingRoom<T> {
     this.#cancelTimer = undefined;
   }
 
-  /** It does not keep the process alive: whoever waits is somewhere else. */
+  /** It does not keep the process alive: the callers that wait are in other processes. */
   #arm(delayMs: number): () => void {
     return this.#clock.timer(delayMs, () => this.#expire(), true);
   }

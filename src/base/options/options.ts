@@ -217,11 +217,14 @@ export function checkedBy<R>(
 }
 
 /** A field with a default whose value, checked, is completed by a function. The function may throw, too. */
-export function completed<A, R>(field: Defaulted<A>, complete: (value: A) => R): Defaulted<R> {
+export function completed<A, R>(
+  field: Defaulted<A>,
+  complete: (value: A, where: string, name: string) => R,
+): Defaulted<R> {
   return {
-    resolve: (where, name, value) => complete(field.resolve(where, name, value)),
+    resolve: (where, name, value) => complete(field.resolve(where, name, value), where, name),
     get fallback() {
-      return complete(field.fallback);
+      return complete(field.fallback, "", "");
     },
   };
 }
@@ -238,6 +241,12 @@ export function required<R>(field: Field<R>): Field<R> & { readonly isRequired: 
 
 /** A field with a default. */
 export type Defaulted<R> = Field<R> & { readonly fallback: R };
+
+/** A copy of the options that are given, without those that are undefined. */
+export function given<O extends object>(options: O): { [K in keyof O]?: Exclude<O[K], undefined> } {
+  const entries = Object.entries(options).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof O]?: Exclude<O[K], undefined> };
+}
 
 /**
  * Throws in the one form of all messages of options.

@@ -12,8 +12,9 @@ import type { VerbsAddon } from "./verbs-addon.ts";
  * - Hot functions return a status: `>= 0` is success, `< 0` is a negated libfabric error number (`-11` is FI_EAGAIN
  *   and never escapes).
  * - Cold functions return a value or a `NativeError`; native code never throws.
- * - Everything happens on the thread that opened the port, except the work of the guard (docs/design/guard.md).
- *   `onWake` and `onEvents` are the only calls from native code into JavaScript.
+ * - Everything happens on the thread that opened the port, except the work of the guard (docs/design/guard.md) and of
+ *   the functions that return promises. `onWake`, `onEvents` and `onLostPages` are the only calls from native code into
+ *   JavaScript.
  */
 
 /**
@@ -358,14 +359,54 @@ export interface Addon extends CryptoAddon, VerbsAddon {
    */
   allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
   /**
-   * Detaches a buffer that `allocate` made, so that its pages go soon and not when it is collected. False for any other
+   * Detaches a buffer that `allocate` or `mapFile` made, so that its pages go soon and not when it is collected. False for any other
    * buffer.
    */
   release(buffer: ArrayBuffer): boolean;
-  /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
+  /** Bytes that `allocate` and `mapFile` have mapped and not yet given back, over all threads of the process. */
   allocatedBytes(): number;
+
+  /**
+   * Calls `onLostPages` on this thread whenever this process has met a page that a file of `mapFile` had lost, from now
+   * on and for as long as the thread lives; again without an effect. Returns "", or why that cannot be had.
+   */
+  watchLostPages(onLostPages: () => void): string;
+  /**
+   * Maps a file on a thread of libuv's pool (docs/design/mapped-files.md): buffers of at most 2^32 bytes each, in order,
+   * which `release` detaches. With `allocates` space for all bytes is allocated first, and the file made as long.
+   */
+  mapFile(
+    file: number,
+    bytes: number,
+    writable: boolean,
+    allocates: boolean,
+  ): Promise<ArrayBuffer[] | NativeError> | NativeError;
+  /** Another buffer on the file that a buffer of `mapFile` shows, from a byte of the file on. */
+  showMapped(buffer: ArrayBuffer, offset: number, bytes: number): ArrayBuffer | NativeError;
+  /** Whether the file has lost bytes since it was mapped. False for buffers that show no file. */
+  isDamaged(buffer: ArrayBufferLike): boolean;
+  /** Writes a range of the file to its storage, on a thread of libuv's pool: 0 or an error number. */
+  flushMapped(buffer: ArrayBuffer, offset: number, bytes: number): Promise<number> | number;
 }
 
 /** The extents' buffer. */
 export const mostExtents = 256;
 export const extentWords = 5;
+
+/** Arguments of the addon's `gauge`: what a port holds, and what it has counted since it was opened. */
+export const gauges = {
+  sends: 0,
+  transfers: 1,
+  waiting: 2,
+  regions: 3,
+  addresses: 4,
+  receivesUsed: 5,
+  mostReceives: 6,
+  completions: 7,
+  mostCompletions: 8,
+  registeredBytes: 9,
+  connections: 10,
+  turnedAway: 11,
+  malformed: 12,
+  shed: 13,
+} as const;

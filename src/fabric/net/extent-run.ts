@@ -1,3 +1,6 @@
+import { isDamaged } from "../libfabric/file-memory.ts";
+import { memoryLost } from "../mem-regions.ts";
+
 const outOfRange = 34; // ERANGE
 
 /** Registered memory of this side. */
@@ -12,7 +15,7 @@ export interface Stretch {
  * its key was withdrawn.
  */
 export class ExtentRun {
-  readonly #stretches: readonly Stretch[];
+  #stretches: readonly Stretch[];
   readonly total: number;
   moved = 0;
   #index = 0;
@@ -49,6 +52,11 @@ export class ExtentRun {
     return this.#walk(from, false);
   }
 
+  /** Lets go of the memory. What comes for it is skipped. */
+  drop(): void {
+    this.#stretches = [];
+  }
+
   /** Counts bytes that went nowhere. Nothing is copied after that. */
   skip(bytes: number): void {
     this.moved += bytes;
@@ -65,6 +73,7 @@ export class ExtentRun {
       const there = bytes.subarray(at, at + part);
       if (isRead) there.set(here);
       else here.set(there);
+      if (isDamaged(memory.buffer)) return memoryLost;
       at += part;
       this.moved += part;
       this.#offset += part;

@@ -53,7 +53,7 @@ class Heard implements FrameSink {
   }
 }
 
-const hello = frame(frameKind.hello, new Uint8Array(0), magic, version);
+const hello = frame(frameKind.hello, Buffer.alloc(32, 9), magic, version);
 const extents = Buffer.alloc(2 * extentBytes);
 writeExtents(extents, 0, [
   { key: 7n, remote: 0n, bytes: 100 },

@@ -19,6 +19,7 @@ const leastPartialBytes = 512;
 export class FrameReader {
   readonly #slotBytes: number;
   readonly #sink: FrameSink;
+  /** No frame has come in whole. The header of one may be looked at twice. */
   #isFirst = true;
   /** A frame that has come in part. */
   #partial: Buffer | undefined;
@@ -47,6 +48,7 @@ export class FrameReader {
         if (length === 0) at += headerBytes;
         else if (chunk.byteLength - at < length) at = this.#hold(chunk, at);
         else {
+          this.#isFirst = false;
           this.#sink.onFrame(chunk, at, length);
           at += length;
         }
@@ -59,7 +61,6 @@ export class FrameReader {
   #begin(bytes: Buffer, at: number): number {
     const fault = headerFault(bytes, at, this.#isFirst, this.#slotBytes);
     if (fault !== "") throw new FrameFault(fault);
-    this.#isFirst = false;
     const length = bytes.readUInt32LE(at);
     const kind = bytes[at + 4] as number;
     if (kind !== frameKind.putBytes && kind !== frameKind.gotBytes) return length;
@@ -90,7 +91,9 @@ export class FrameReader {
     if (length > this.#held) return end;
     this.#partial = undefined;
     this.#held = 0;
-    if (length > 0) this.#sink.onFrame(partial, 0, length);
+    if (length === 0) return end;
+    this.#isFirst = false;
+    this.#sink.onFrame(partial, 0, length);
     return end;
   }
 

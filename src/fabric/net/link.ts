@@ -37,6 +37,8 @@ interface WaitingMessage {
 
 /** Bytes that a full port leaves unread before the socket pauses. Then the peer feels it. */
 const mostUnreadBytes = 128 * 1024;
+/** Bytes that the messages of one connection hold before the port's next turn. */
+const mostInboxBytes = 128 * 1024;
 const mostParked = 16;
 /** How long the last bytes of a connection may take to leave. */
 const lastBytesMs = 1000;
@@ -66,7 +68,9 @@ export class Link implements FrameSink {
   #chunks: Buffer[] = [];
   #at = 0;
   #unreadBytes = 0;
-  /** Something points to the chunk that is read. */
+  /** What its messages hold that wait for the port's next turn. */
+  #inboxBytes = 0;
+  /** A message that waits lies in the chunk that is read. */
   #isChunkKept = false;
   /** The chunk that is read lies in memory of the socket. */
   #isChunkLent = false;
@@ -82,7 +86,7 @@ export class Link implements FrameSink {
     this.transfers = new Transfers(owner, this.#writer);
     socket.setNoDelay(true);
     if (readsInPlace) socket.resume();
-    else socket.on("data", (chunk: Buffer) => this.#onData(chunk));
+    else socket.on("data", (chunk: Buffer) => this.#onBytes(chunk, false));
     socket.on("error", (error: NodeJS.ErrnoException) => {
       this.error ??= error;
     });
@@ -91,7 +95,7 @@ export class Link implements FrameSink {
   }
 
   get isFull(): boolean {
-    return this.isOver || this.#owner.isFull;
+    return this.isOver || this.#inboxBytes >= mostInboxBytes || this.#owner.isFull;
   }
 
   /** All that came before the end of the connection has been read. */
@@ -174,27 +178,20 @@ export class Link implements FrameSink {
     this.#onBytes(bytes, true);
   }
 
-  #onData(chunk: Buffer): void {
-    this.#onBytes(chunk, false);
-    if (!this.#isChunkKept) release(chunk);
-  }
-
   /**
    * Bytes of transfers are in place at once; what the layers above must hear waits in the inbox for the next turn. A
    * socket that pauses for each turn would leave the kernel's buffer full, and TCP slow.
    */
   #onBytes(chunk: Buffer, isLent: boolean): void {
     if (this.isOver) return;
-    this.#isChunkKept = false;
     this.#isChunkLent = isLent;
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
     this.read();
     const last = this.#chunks.length - 1;
-    if (this.#chunks[last] === chunk) {
-      this.#isChunkKept = true;
-      if (isLent) this.#chunks[last] = Buffer.from(chunk);
-    }
+    const isUnread = this.#chunks[last] === chunk;
+    if (isUnread && isLent) this.#chunks[last] = Buffer.from(chunk);
+    if (!isUnread && !isLent && !this.#isChunkKept) release(chunk);
     this.#isChunkLent = false;
     if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
     if (this.isGreeted) this.#owner.onReadable(this);
@@ -207,11 +204,18 @@ export class Link implements FrameSink {
     else this.#owner.onUnborn(this);
   }
 
+  /** The port's turn: it takes what waits in its inbox. */
+  takeTurn(): void {
+    if (!this.isOver) this.read();
+    this.#inboxBytes = 0;
+  }
+
   /** Reads what has come, as far as the port takes it. */
   read(): void {
     try {
       while (this.#chunks.length > 0 && !this.isFull) {
         const chunk = this.#chunks[0] as Buffer;
+        this.#isChunkKept = false;
         this.#at = this.#reader.read(chunk, this.#at);
         if (this.#at < chunk.byteLength) break;
         this.#chunks.shift();
@@ -239,13 +243,24 @@ export class Link implements FrameSink {
         this.isGreeted = true;
         return this.#owner.onHello(this, body());
       case frameKind.message:
-        this.#isChunkKept = true;
-        return this.#owner.deliver(this.#isChunkLent ? Buffer.from(body()) : body());
+        return this.#deliver(bytes, at + headerBytes, at + length);
       case frameKind.done:
         return this.transfers.onDone(request, word);
       default:
         return this.transfers.onRequest(kind, request, word, bytes[at + 5] as number, bytes, at);
     }
+  }
+
+  /** What the message keeps from being freed counts: the whole chunk in which it lies, or its own memory. */
+  #deliver(bytes: Buffer, from: number, to: number): void {
+    const message = bytes.subarray(from, to);
+    if (bytes !== this.#chunks[0] || this.#isChunkLent) {
+      this.#inboxBytes += message.byteLength;
+      return this.#owner.deliver(bytes === this.#chunks[0] ? Buffer.from(message) : message);
+    }
+    if (!this.#isChunkKept) this.#inboxBytes += bytes.byteLength;
+    this.#isChunkKept = true;
+    this.#owner.deliver(message);
   }
 
   onBytes(kind: number, request: number, word: number, bytes: Buffer): void {

@@ -2,6 +2,8 @@ import { existsSync } from "node:fs";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterEach, describe, expect, it } from "vitest";
 import { realTimers } from "../../base/time/real-timers.ts";
 import { hostOfAddress } from "../host.ts";
@@ -11,6 +13,8 @@ import { locate } from "../target.ts";
 import { extentBytes, frameKind, headerBytes, magic, version, writeHeader } from "./frame.ts";
 import { NetPort } from "./net-port.ts";
 
+setFlagsFromString("--expose-gc");
+const collect: () => void = runInNewContext("gc");
 const layout: PortLayout = { slotBytes: 64 * 1024, sendSlots: 8, receiveSlots: 4 };
 const keyRejected = 266;
 let open: Node[] = [];
@@ -486,6 +490,75 @@ describe("a stranger at a net port", () => {
     socket.write(hello);
     await until(() => seen.ended);
     expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1 });
+  });
+
+  it("that closes its side loses the connection", async () => {
+    const b = await Node.listen();
+    const { socket, seen } = await stranger(b);
+    socket.end(hello);
+    await until(() => seen.ended && b.port.describe().connections?.open === 0);
+    expect(b.turnedAway).toEqual([]);
+  });
+
+  it.runIf(process.env.CINNABAR_LONG === "1")(
+    "that never says hello leaves its place to another, where there are too many",
+    async () => {
+      const b = await Node.listen();
+      const [first, ...others] = await Promise.all(Array.from({ length: 1025 }, () => stranger(b)));
+      await until(() => [first, ...others].some((each) => each?.seen.ended));
+      expect(b.port.describe().connections).toMatchObject({ open: 1024, shed: 1 });
+    },
+  );
+
+  it("holds less than 1 MiB, whatever it sends and whatever it does not read", async () => {
+    const count = 12;
+    const b = await Node.listen("net://127.0.0.1:0", { receiveSlots: 256 });
+    const { key } = b.register(new Uint8Array(2 ** 24), access.remoteRead);
+    const asks = (kind: number, extents: number, key: bigint) => {
+      const body = Buffer.alloc(extents * extentBytes);
+      for (let at = 0; at < body.byteLength; at += extentBytes) {
+        body.writeBigUInt64LE(key, at);
+        body.writeBigUInt64LE(2n ** 20n, at + 16);
+      }
+      return Array.from({ length: 64 }, (_, request) => frame(kind, body, request, extents));
+    };
+    const message = frame(frameKind.message, new Uint8Array(60_000));
+    const kinds = [
+      asks(frameKind.get, 1, key),
+      [...asks(frameKind.put, 64, 0n), message.subarray(0, 59_000)],
+      Array.from({ length: 100 }, () => message),
+    ];
+    const heldBytes = async () => {
+      // Buffers count until another thread has freed them.
+      for (let i = 0; i < 6; i++) {
+        collect();
+        await turn();
+      }
+      const { heapUsed, arrayBuffers } = process.memoryUsage();
+      return heapUsed + arrayBuffers;
+    };
+    const nobody = await heldBytes();
+    // The port has no turn.
+    open = [];
+    const held = [nobody];
+    for (const frames of kinds) {
+      for (let i = 0; i < count; i++) {
+        const { socket } = await stranger(b);
+        socket.pause();
+        for (const bytes of [hello, ...frames]) {
+          if (socket.writableLength > 0) await turn();
+          // What waits on this side is one and the same message.
+          if (socket.writableLength > 2 ** 20) break;
+          socket.write(bytes);
+        }
+      }
+      for (let i = 0; i < 100; i++) await turn();
+      held.push(await heldBytes());
+    }
+    const each = held.slice(1).map((bytes, index) => (bytes - (held[index] as number)) / count);
+    for (const bytes of each) expect(bytes).toBeLessThan(2 ** 20);
+    expect(b.port.describe().connections).toMatchObject({ open: kinds.length * count });
+    open.push(b);
   });
 
   it("that sends messages nobody reads is held back, and holds little", async () => {

@@ -5,24 +5,10 @@ import { armDetached } from "../../base/time/detached-context.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 import { firstParked } from "../completion-ring.ts";
 import { numericHost } from "../host.ts";
-import { connectionAborted, InboxPort } from "../inbox-port.ts";
+import { cancelled, connectionAborted, InboxPort } from "../inbox-port.ts";
 import type { ConnectionCounts, PortDescription } from "../libfabric/port-report.ts";
 import type { FabricUrl, SocketScheme } from "../libfabric/url.ts";
-import { MemRegions } from "../mem-regions.ts";
-import {
-  type Absences,
-  type Extent,
-  noAbsences,
-  type Port,
-  type PortGauges,
-  type PortLayout,
-  type RegisteredMemory,
-  type Route,
-  type SendListener,
-  type TransferListener,
-  type TransferOp,
-  type Vouch,
-} from "../port.ts";
+import type { Extent, Port, PortLayout, Route, SendListener, TransferOp } from "../port.ts";
 import type { Target } from "../target.ts";
 import { FrameFault, mostExtents, mostTransferBytes, notificationBytes, version } from "./frame.ts";
 import { WriteBuffers } from "./frame-writer.ts";
@@ -30,10 +16,7 @@ import { Link, type LinkOwner } from "./link.ts";
 import { connectError, listenError, placeOf, provider, returnAddress, urlOf } from "./place.ts";
 import { readInPlace } from "./read-memory.ts";
 
-const cancelled = 125; // ECANCELED
 const timedOut = 110; // ETIMEDOUT
-const invalid = 22; // EINVAL
-const maxNotificationExtents = 4;
 /** Accepted connections whose peers have not said hello: how many there may be, and how long each. */
 const mostUngreeted = 1024;
 const helloMs = 5000;
@@ -60,7 +43,6 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   /** The sockets' events make progress; no work needs to be looked for. */
   readonly busy = false;
 
-  readonly memory = new MemRegions();
   readonly buffers = new WriteBuffers();
   readonly #server: Server | undefined;
   readonly #maxConnections: number;
@@ -233,9 +215,6 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     });
   }
 
-  /** The kernel does not say who is at the other end of a socket. */
-  processOf(): undefined {}
-
   // ---- messages -----------------------------------------------------------------------------------------------------
 
   send(address: number, slot: number, bytes: number, listener: SendListener): void {
@@ -283,7 +262,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.#readable = [];
     for (const link of readable) {
       link.isListed = false;
-      if (!link.isOver) link.read();
+      link.takeTurn();
       if (link.isAtEnd) this.#lose(link, connectionAborted);
       else if (link.hasUnread) this.#list(link);
     }
@@ -315,14 +294,8 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   // ---- memory -------------------------------------------------------------------------------------------------------
 
-  register(
-    memory: ArrayBufferLike,
-    byteOffset: number,
-    byteLength: number,
-    rights: number,
-  ): RegisteredMemory {
-    const bytes = new Uint8Array(memory, byteOffset, byteLength);
-    return this.memory.add(bytes, rights, randomBytes(8).readBigUInt64LE());
+  protected override nextKey(): bigint {
+    return randomBytes(8).readBigUInt64LE();
   }
 
   /** Nothing holds the memory: pieces are copied when they are written and when they arrive. */
@@ -331,17 +304,13 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     onReleased?.();
   }
 
-  transfer(
+  protected override move(
     op: TransferOp,
     address: number,
     extents: readonly Extent[],
-    listener: TransferListener,
-    notification?: bigint,
+    token: number,
+    notification: bigint | undefined,
   ): void {
-    if (this.isClosed) return listener.onTransferred(cancelled, 0);
-    if (notification !== undefined && (op === "read" || extents.length > maxNotificationExtents))
-      return listener.onTransferred(invalid, 0);
-    const token = this.completions.expectTransfer(listener);
     const link = this.#byIndex[address];
     if (link === undefined || link.isOver) return this.endTransfer(token, connectionAborted, 0);
     link.transfers.ask(op, address, token, extents, notification);
@@ -350,15 +319,6 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   // ---- everything else ----------------------------------------------------------------------------------------------
 
-  /** No other thread speaks for this one while its event loop is blocked. */
-  vouch(_address: number, _vouch: Vouch): void {}
-
-  unvouch(_address: number): void {}
-
-  absences(): Absences {
-    return noAbsences;
-  }
-
   setRef(keepsProcessAlive: boolean): void {
     this.#keepsAlive = keepsProcessAlive;
     for (const each of [this.#server, ...[...this.#links].map(({ socket }) => socket)])
@@ -366,26 +326,18 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
       else each?.unref();
   }
 
-  gauges(): PortGauges {
-    return {
-      sends: this.completions.sends,
-      transfers: this.completions.transfers,
-      regions: this.memory.size,
-      addresses: this.#byIndex.filter((link) => link !== undefined).length,
-      freeSlots: this.sendSlots.free,
-    };
+  protected override get addresses(): number {
+    return this.#byIndex.filter((link) => link !== undefined).length;
   }
 
-  describe(): PortDescription {
+  protected override get waitingWork(): number {
     let waiting = 0;
     for (const link of this.#links) waiting += link.waiting;
-    return {
-      queues: this.queues(waiting),
-      registeredBytes: this.memory.registeredBytes,
-      registrationsMade: this.memory.made,
-      registrationsMadeBytes: this.memory.madeBytes,
-      connections: this.#counts(),
-    };
+    return waiting;
+  }
+
+  override describe(): PortDescription {
+    return { ...super.describe(), connections: this.#counts() };
   }
 
   #counts(): ConnectionCounts {

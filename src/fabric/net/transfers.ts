@@ -1,3 +1,4 @@
+import { cancelled } from "../inbox-port.ts";
 import type { MemRegions } from "../mem-regions.ts";
 import type { Extent, TransferOp } from "../port.ts";
 import { ExtentRun } from "./extent-run.ts";
@@ -14,8 +15,6 @@ import {
   writeExtents,
 } from "./frame.ts";
 import type { FrameWriter } from "./frame-writer.ts";
-
-const cancelled = 125; // ECANCELED
 
 /** What is told of transfers. */
 export interface TransferOwner {
@@ -182,6 +181,8 @@ export class Transfers {
     );
     if (run.total > mostTransferBytes) throw new FrameFault(`a transfer has ${run.total} bytes`);
     const served: Served = { op, run, notification, status: run.check() };
+    // A peer without a key may ask for much, and then send nothing.
+    if (served.status !== 0) run.drop();
     this.#served.set(request, served);
     if (op === "write") return;
     if (served.status === 0) this.#sending.push({ request, transfer: served });

@@ -3,7 +3,7 @@ import type { Aead } from "./aead.ts";
 import { type KeyChain, SealingKeys } from "./key-schedule.ts";
 import { lastSequence, numberOfSequence, sealedTagBytes, writeSealedHeader } from "./sealed-message.ts";
 
-/** So many messages are sealed with one key, or less by one with the first. */
+/** How many messages are sealed with one key; with the first key, one less. */
 export const messagesOfLink = 2 ** 20;
 
 /** Where messages lie: the slab of a port, by two views. */

@@ -4,9 +4,8 @@ import { messageHeaderBytes, Nonce, numberOffset } from "../../wire/message.ts";
 import { KeyChain } from "./key-schedule.ts";
 import { MessageOpener, notOpened } from "./message-opener.ts";
 import { MessageSealer, messagesOfLink } from "./message-sealer.ts";
-import { PieceOpener } from "./piece-opener.ts";
-import { PieceSealer, piecesOfLink } from "./piece-sealer.ts";
 import { lastSequence, numberOfSequence, sealedTagBytes } from "./sealed-message.ts";
+import { PieceOpener, PieceSealer, piecesOfLink } from "./sealed-pieces.ts";
 import { SessionCiphers } from "./session-ciphers.ts";
 import { suiteNames } from "./suites.ts";
 

@@ -3,8 +3,7 @@ import { KeepaliveOpener } from "./keepalive-opener.ts";
 import { KeyChain } from "./key-schedule.ts";
 import { MessageOpener } from "./message-opener.ts";
 import { MessageSealer } from "./message-sealer.ts";
-import { PieceOpener } from "./piece-opener.ts";
-import { PieceSealer } from "./piece-sealer.ts";
+import { PieceOpener, PieceSealer } from "./sealed-pieces.ts";
 import { keyBytes, type SuiteName } from "./suites.ts";
 
 export type SessionRole = "connector" | "acceptor";

@@ -1,6 +1,5 @@
 import type { PackedRequest, ResolvedCompression } from "../../call/compression.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
-import { encode } from "../../wire/codec.ts";
 import {
   type CompressionBlock,
   type CompressionFormat,
@@ -8,6 +7,7 @@ import {
   readCompressionBlock,
   writeCompressionBlock,
 } from "../../wire/compressed-body.ts";
+import { encode } from "../../wire/encode-value.ts";
 import { commonFormats, compress } from "../connection/compression.ts";
 import type { SessionContext } from "../connection/context.ts";
 

@@ -1,6 +1,6 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { maxBuiltinStreams } from "../../wire/builtin.ts";
-import { EncodeError, TooLongError } from "../../wire/codec.ts";
+import { EncodeError, TooLongError } from "../../wire/extension.ts";
 
 // What a session's own doings are to the calls that they end.
 

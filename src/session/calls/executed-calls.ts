@@ -8,7 +8,7 @@ import type { OutgoingCalls } from "./outgoing-calls.ts";
 
 /** For each call of an `executed` frame: its number, and how long it waited, in microseconds. */
 const callBytes = 8;
-/** So many leave without waiting for more: their callers may wait for the places that they free. */
+/** This many leave without waiting for more: their callers may wait for the places that they free. */
 const mostInFrame = 128;
 
 /**

@@ -53,7 +53,7 @@ export class GrantedCredits {
     return credits === this.#told ? 0 : credits;
   }
 
-  /** The same, for whoever was told less than its share: there may be room now. */
+  /** The same, for a peer that was told less than its share: there may be room now. */
   toRaise(): number {
     if (!this.#limited) return 0;
     const credits = this.#engine.offer;
@@ -62,7 +62,7 @@ export class GrantedCredits {
     return credits;
   }
 
-  /** It is told so many. Returns the word of the ping that must follow; 0 where none must. */
+  /** The peer is told `credits`. Returns the word of the ping that must follow; 0 if none must. */
   onTold(credits: number, nowMs: number): number {
     const lowered = credits < this.#allowed;
     this.#told = credits;

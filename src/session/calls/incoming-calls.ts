@@ -53,7 +53,7 @@ export class IncomingCalls implements Answering {
   readonly #offers: RendezvousOffers;
   readonly #granted: GrantedCodec;
   readonly #prefix = new RequestPrefix();
-  /** Of the last answer. Another would cost each call an object. */
+  /** The head of every answer. A head for each call would cost an object. */
   readonly #head = new ReusedHead(frameKind.response);
   /** Keeps the body of an answer. One function for all: one for each call would be a closure and its context. */
   readonly #offer: Offer = (body, callId) =>
@@ -74,9 +74,9 @@ export class IncomingCalls implements Answering {
    * begins then. -1 where it must be read.
    */
   #readMs = -1;
-  /** Those of `#size` that are streams, and may be open for long. */
+  /** How many of `#size` are streams, and may be open for long. */
   #streams = 0;
-  /** Those of built-in services. */
+  /** How many of `#streams` call built-in services. */
   #builtinStreams = 0;
   /** Tells of one-way calls; undefined where the peer wants an answer for each. */
   executed: ExecutedCalls | undefined;
@@ -107,12 +107,12 @@ export class IncomingCalls implements Answering {
     return this.#size;
   }
 
-  /** Those of `size` that call users' methods. */
+  /** How many of `size` call users' methods. */
   get usersSize(): number {
     return this.#usersSize;
   }
 
-  /** The peer's share of all requests in flight is so many from now on. Those beyond that are in flight stay. */
+  /** `share` is the peer's share of all requests in flight from now on. Requests beyond it that are in flight stay. */
   grantCredits(share: number): void {
     this.#tellCredits(this.#credits.toTell(share));
   }
@@ -137,7 +137,7 @@ export class IncomingCalls implements Answering {
     return call?.id === callId ? call : undefined;
   }
 
-  /** Those of users' methods. */
+  /** The calls of users' methods. */
   *[Symbol.iterator](): IterableIterator<IncomingCall> {
     for (const call of this.#calls) if (call !== undefined) yield call;
   }
@@ -504,7 +504,7 @@ export class IncomingCalls implements Answering {
   }
 }
 
-/** Inputs of at most so many bytes that came in a message do not count: the number of requests bounds them. */
+/** Inputs of at most this many bytes that came in a message do not count: the number of requests bounds them. */
 export const smallInputBytes = 4096;
 
 /**

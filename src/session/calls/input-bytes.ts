@@ -50,7 +50,7 @@ function bytesOfAll(values: Iterable<unknown>, count: number, look: { left: numb
   return estimate(bytes, looked, count);
 }
 
-/** Of a collection, of whose entries so many have been looked at. */
+/** Estimates the bytes of a collection of `count` entries, of which `looked` have `bytes` bytes. */
 function estimate(bytes: number, looked: number, count: number): number {
   const like = looked === 0 ? bytesOfValue : bytes / looked;
   return Math.ceil(bytesOfValue + bytes + like * (count - looked));

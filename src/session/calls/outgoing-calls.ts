@@ -59,7 +59,7 @@ export class OutgoingCalls implements ControlRequestSender {
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
   readonly #granting: GrantingCodec;
-  /** Of the last request. Another would cost each call an object. */
+  /** The head of every request. A head for each call would cost an object. */
   readonly #head = new ReusedHead(frameKind.request);
   /** Keeps the body of a request. One function for all: one for each call would be a closure and its context. */
   readonly #offer: Offer = (body, callId) =>
@@ -76,7 +76,7 @@ export class OutgoingCalls implements ControlRequestSender {
   compression: BodyCompression | undefined;
   #firstBuiltin = 0;
   /**
-   * Those of `#calls` that are streams. They take credits as all calls do. But they may be open for long and idle, so
+   * How many of `#calls` are streams. They take credits as all calls do. But they may be open for long and idle, so
    * what the peer's load allows is for the others.
    */
   #streams = 0;
@@ -112,7 +112,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#session;
   }
 
-  /** Of the peer's engine; undefined while the session opens. */
+  /** The incarnation of the peer's engine; undefined while the session opens. */
   get incarnation(): bigint | undefined {
     return this.#session.remote?.incarnation;
   }
@@ -135,7 +135,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.window.credits = requests;
   }
 
-  /** The peer takes so many from now on. */
+  /** The peer tells how many requests it takes from now on. */
   readonly onCredits: FrameHandler = (at) =>
     this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
 
@@ -144,7 +144,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size + this.#controlRequests.size;
   }
 
-  /** Those of `size` that users made. */
+  /** How many of `size` users made. */
   get usersSize(): number {
     return this.#calls.size;
   }
@@ -159,7 +159,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#queue.beginMessage();
   }
 
-  /** Those of `size` that users made. */
+  /** The calls that users made. */
   [Symbol.iterator](): IterableIterator<OutgoingCall> {
     return this.#calls[Symbol.iterator]();
   }
@@ -485,8 +485,8 @@ function takeAnswer(
 ): void {
   const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
   if (call.settled) {
-    // Whoever waited for what it had granted may send a request in this very slot at once: the peer must have heard
-    // before that its body is not wanted.
+    // A call that waited for the released memory may use this slot at once. The peer must hear first that the body
+    // is not wanted.
     session.outbox.bare(pulledHead);
     finish();
     return;

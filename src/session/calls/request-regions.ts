@@ -8,7 +8,7 @@ import { RemoteRegion } from "../../memory/remote-region.ts";
 import { BulkStream, boardStream } from "../../transfer/byte-stream/bulk-stream.ts";
 import { RemoteStream } from "../../transfer/byte-stream/remote-stream.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/codec.ts";
+import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import { frameFlag } from "../../wire/frame.ts";
 import { readRegionDescriptor, writeRegionDescriptor } from "../../wire/region-descriptor.ts";
 import { readStreamDescriptor, streamHeaderBytes } from "../../wire/stream-descriptor.ts";
@@ -59,7 +59,7 @@ export class GrantingCodec implements RegionCodec {
       throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
     const { port, sealedOwner } = this.#peer;
     const keys = sealedOwner === undefined ? port : unregistered;
-    const grant = coreOf(region).grantTo(keys, () => call.onRevoked(), this.#grants.lasting);
+    const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
     return writeRegionDescriptor(descriptor);

@@ -3,7 +3,7 @@ import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { sessionParts } from "../../engine/session-parts.ts";
-import { decodeAt } from "../../wire/codec.ts";
+import { decodeAt } from "../../wire/decode-value.ts";
 import { frameHeaderBytes, writeRendezvous } from "../../wire/frame.ts";
 import { messageHeaderBytes, Nonce } from "../../wire/message.ts";
 import { FakePort, type SentFrame } from "../connection/fake-port.test-support.ts";

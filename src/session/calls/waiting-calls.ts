@@ -44,9 +44,8 @@ export class WaitingCalls {
 
   /**
    * The next in turn, which waits no more: of the class whose turn it is the oldest, unless that has waited for half of
-   * its time. Then more calls come than can be served, and whoever has waited longest would be answered too late: the
-   * newest has the best chance, and those that are left behind have none to lose (adaptive LIFO: B. Maurer, "Fail at
-   * Scale", ACM Queue 2015).
+   * its time. Then more calls come than can be served, and the oldest would be answered too late. The newest has the
+   * best chance of an answer in time (adaptive LIFO: B. Maurer, "Fail at Scale", ACM Queue 2015).
    */
   next(nowMs: number): WaitingCall | undefined {
     const priority = this.#queue.takeTurn();

@@ -72,7 +72,7 @@ export class WindowQueue {
     return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
   }
 
-  /** The peer takes so many from now on, of `most` that it takes at all. */
+  /** The peer takes `credits` requests from now on, and never more than `most`. */
   onCredits(credits: number, most: number): void {
     if (credits === 0 || credits > most)
       return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);

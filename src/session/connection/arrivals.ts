@@ -55,7 +55,7 @@ export class Arrivals {
   }
 }
 
-/** So many messages that do not open end their session: one in so many guesses of a tag is far from right. */
+/** This many messages that do not open end their session. So few guesses of a tag are almost certainly wrong. */
 const mostForgeries = 2 ** 20;
 
 /** A session whose messages are sealed. */
@@ -69,8 +69,8 @@ interface SealedSession extends TurnTaker {
 }
 
 /**
- * What arrives for a sealed session. Whoever is on the way sees its index and nonce: nothing of a message is believed
- * before it has opened, and what does not open is counted and has no other effect.
+ * The messages that arrive for a sealed session. The network path sees its index and nonce, so nothing in a message is
+ * believed before it has opened. A message that does not open is counted and has no other effect.
  */
 export class SealedArrivals {
   readonly #session: SealedSession;

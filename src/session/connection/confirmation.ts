@@ -1,7 +1,7 @@
 /** The words of pings that ask for confirmation begin here. Lower ones are others' (`SessionPart.onEcho`). */
 export const leastConfirmationWord = 0x8000_0000;
 
-/** So many words there are; the highest number of 32 bits is another's. */
+/** How many words there are. The highest number of 32 bits has another use. */
 const words = 0x7fff_ffff;
 
 /**
@@ -17,7 +17,7 @@ export class Confirmation {
   #confirmed = 0;
   #seen = 0;
 
-  /** A message of so many frames has left. */
+  /** A message of `frames` frames has left. */
   onPosted(frames: number): void {
     this.#left = (this.#left + frames) % words;
   }

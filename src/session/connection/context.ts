@@ -134,7 +134,7 @@ export interface SessionContext extends WatchedSession {
   readonly ciphers: SessionCiphers | undefined;
   /** What the peer serves. */
   readonly methods: MethodNumbers;
-  /** What whoever opened it says of its window. */
+  /** The window, as the side that opened it has set it. */
   readonly window: WindowLimits;
   /** Takes frames for the peer. */
   readonly outbox: Outbox;

@@ -59,6 +59,6 @@ export interface EngineServices extends LinkServices {
   readonly builtins: readonly (ServedMethod | undefined)[];
   /** Which services do not serve; undefined while nobody has said so. */
   readonly toldHealth?: () => ToldHealth | undefined;
-  /** The worker lanes that this engine speaks for, as they are told to whoever says hello at the port. */
+  /** The worker lanes that this engine speaks for, as they are told to peers that say hello at the port. */
   lanesFor(port: Port): readonly LaneAddress[];
 }

@@ -16,7 +16,7 @@ import { SecurityMeter } from "../../security/security-meter.ts";
 import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { encode } from "../../wire/codec.ts";
+import { encode } from "../../wire/encode-value.ts";
 import { frameHeaderBytes, writeFrameHeader } from "../../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";

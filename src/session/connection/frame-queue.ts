@@ -1,5 +1,5 @@
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
-import type { EncodeTarget } from "../../wire/codec.ts";
+import type { EncodeTarget } from "../../wire/encode-value.ts";
 
 /** Short frames share a chunk: a peer that makes millions of them wait makes this side keep their bytes, no more. */
 const chunkBytes = 2048;

@@ -173,7 +173,7 @@ export class Heartbeat implements SessionWatch {
   }
 
   #patienceMs(session: WatchedSession): number {
-    // Whoever is to be lost shall be suspected first.
+    // A peer is suspected before it is lost.
     return Math.min(this.#detectorOf(session).suspectAfterMs(), this.#intervalMs * 1.5);
   }
 
@@ -196,8 +196,8 @@ export class Heartbeat implements SessionWatch {
   }
 
   #arm(): void {
-    // Whoever waits for a call is kept alive by its deadline; a call given up, or a last tick with nothing open, must
-    // not hold a process.
+    // The deadline of a call keeps the process alive. A call that was given up, or a last tick with nothing open,
+    // must not.
     this.#cancelTimer = this.#clock.timer(this.#intervalMs, () => this.#tick(), true);
   }
 
@@ -250,7 +250,7 @@ export class Heartbeat implements SessionWatch {
       this.#leave(session);
       session.end(stalled(session));
     } else if (!heardLately || (session.remoteState.busy && !this.#asked.has(session))) this.#ask(session);
-    // Whoever talks is not suspected for this.
+    // A peer that sends messages is not suspected for this.
     else if (unconfirmed) session.ping();
   }
 }

@@ -9,7 +9,7 @@ import { isSealed } from "../../security/securable.ts";
 import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
-import { encode } from "../../wire/codec.ts";
+import { encode } from "../../wire/encode-value.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { type FrameHead, frameKind } from "../../wire/frame.ts";
 import {
@@ -199,13 +199,13 @@ export class Hellos {
     if (held !== undefined) return this.#refuse(port, greeting, "resource_exhausted", held);
     const address = this.#admit(port, greeting);
     if (address === undefined) return void sessions.services.counters.sessionsRefused++;
-    // Of one length, whatever the incarnation: names travel in error messages, whose size must not be up to chance.
+    // The names have one length: they travel in error messages, whose size must not vary.
     const shown = incarnation.toString(16).padStart(16, "0");
     const session = sessions.add(port, address, `peer ${shown} over ${port.scheme}`, account);
     session.accept(greeting);
     this.#accepted.set(nonce, session);
     sessions.tellCredits(session);
-    // Whoever said hello may be gone, or may have said another one since.
+    // The peer may be gone, or may have said another hello since.
     this.#watch.expect(session);
   }
 
@@ -303,7 +303,8 @@ export class Hellos {
   #forget(port: Port, path: ReturnPath, nonce: bigint, incarnation?: bigint): void {
     this.#waiting.drop((waiting) => waiting.nonce === nonce && waiting.incarnation === incarnation);
     const session = this.#accepted.get(nonce);
-    // Whoever sees the hellos of others can name them. An open session that is sealed takes nobody's word in the clear.
+    // An observer of the hellos of others can name them. An open session that is sealed takes nobody's word in the
+    // clear.
     if (session === undefined || (session.ciphers !== undefined && session.state === "open")) return;
     if (session.ciphers === undefined && session.remote?.incarnation !== incarnation) return;
     // The connection is needed for the new session. A port ends that of an address which nobody else uses.
@@ -323,7 +324,7 @@ export class Hellos {
     session.end(answerCameBack(), { quiet: true, certain: true });
   }
 
-  /** Tells whoever said hello why it cannot have a session. */
+  /** Tells a peer that said hello why it cannot have a session. */
   #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
     this.#sessions.services.counters.sessionsRefused++;
     const error = new RpcError({ code, message, origin: "remote" });
@@ -347,7 +348,7 @@ export class Hellos {
     try {
       return port.admit(path.address);
     } catch {
-      // Whoever said hello is gone already, or lied about where it is.
+      // The peer is gone already, or lied about where it is.
       return undefined;
     }
   }

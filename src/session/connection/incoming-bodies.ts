@@ -8,8 +8,9 @@ import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
-import { decodeAt, decodedHeapBytes, type RegionCodec, ValueTooLargeError } from "../../wire/codec.ts";
 import type { CompressionBlock, CompressionFormat } from "../../wire/compressed-body.ts";
+import { decodeAt, decodedHeapBytes } from "../../wire/decode-value.ts";
+import { type RegionCodec, ValueTooLargeError } from "../../wire/extension.ts";
 import {
   type FrameHead,
   frameFlag,
@@ -38,7 +39,7 @@ export interface WantedBody {
   /** Where its frame, or what stands before it in the frame, is in the slab: the body or its descriptor follows. */
   readonly at: number;
   readonly flags: number;
-  /** Of the body or its descriptor. */
+  /** The length of the body or its descriptor. */
   readonly bodyBytes: number;
   /** How it is compressed. Undefined: it is not. */
   readonly block?: CompressionBlock | undefined;
@@ -164,8 +165,8 @@ export class IncomingBodies {
   }
 
   /**
-   * Pulls a body as `take` does. False, and nothing happens, where the peer's share has no room for it. With `isCounted`
-   * the room is given back when `onBody` has counted what it keeps of the body, not before.
+   * Pulls a body as `take` does. False, and nothing happens, where the peer's share has no room for it. With
+   * `isCounted` the room is given back when `onBody` has counted what it keeps of the body, not before.
    */
   pull(
     rendezvous: RendezvousBody,
@@ -216,8 +217,8 @@ export class IncomingBodies {
   }
 
   /**
-   * Gets a body that is compressed, as it was before. What it takes of memory until then counts in the peer's share, and
-   * nothing is read or decompressed where the share has no room.
+   * Gets a body that is compressed, as it was before. What it takes of memory until then counts in the peer's share,
+   * and nothing is read or decompressed where the share has no room.
    */
   #takePacked(wanted: WantedBody, format: CompressionFormat, plainBytes: number): void {
     const { flags, stop, onBody, pulledHead, onDropped } = wanted;
@@ -352,7 +353,7 @@ export class IncomingBodies {
     return { bytes, start: 0, end: bodyBytes, own: false };
   }
 
-  /** What a body that could not be had is to whoever waits for it; `status` as `take` gives it. */
+  /** The error of a body that could not be had. `status` is as `take` gives it. */
   failure(status: number): RpcError {
     const { port, peerName, services } = this.#session;
     if (status === noRoom) {
@@ -370,8 +371,8 @@ export class IncomingBodies {
       const message = `a compressed body from ${peerName} is damaged, or not as long as it states`;
       return new RpcError({ code: "data_loss", message, origin: "local" });
     }
-    // A body stays until its receiver says that it has it. Who withdraws one has given the session up, for this side's
-    // silence perhaps, and nobody may have told us yet.
+    // A body stays until its receiver says that it has it. A sender that withdraws one has given the session up, for
+    // this side's silence perhaps, and nobody may have told us yet.
     const isWithdrawn = status === keyRejected;
     return fabricError({
       provider: port.provider,

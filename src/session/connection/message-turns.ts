@@ -1,7 +1,9 @@
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 
-/** Frames of one session that are taken in a turn before those of others; and when so many have been taken already. */
+/**
+ * How many frames of one session are taken in a turn before those of others; and how many once that many were taken.
+ */
 const framesInTurn = 512;
 const framesInLateTurn = 64;
 const lateTurn = 4096;
@@ -20,7 +22,7 @@ export class PutOff {
   next = 0;
   frames = 0;
   bytes = 0;
-  /** In this turn it has had so many frames. */
+  /** The frames that it has had in this turn. */
   turn = 0;
   inTurn = 0;
 }

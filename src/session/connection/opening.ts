@@ -176,8 +176,8 @@ export class Opening implements TlsListener {
 
   /**
    * Whether the acceptor has proven who it is, and has sent nothing sealed yet. What the connector still sends of TLS is
-   * in the clear. So is a refusal of the acceptor, which judges the connector last. Nobody proves that word, and whoever
-   * can forge it could as well cut the connection.
+   * in the clear. So is a refusal of the acceptor, which judges the connector last. Nothing proves that word, but an
+   * attacker who can forge it could as well cut the connection.
    */
   get awaitsFirstSealed(): boolean {
     return this.#tls !== undefined && this.#step === "welcome";
@@ -320,7 +320,7 @@ export class Opening implements TlsListener {
   /** The words by which the peer ends the session. */
   readonly lastWords: SessionPart["frames"] = { ...this.#handlers.refuse, ...this.#handlers.goodbye };
 
-  /** Those of an open session. */
+  /** The frames of an open session. */
   readonly openFrames: SessionPart["frames"] = {
     ...this.lastWords,
     ...this.#handlers.welcome,
@@ -395,7 +395,7 @@ export class Opening implements TlsListener {
       session.fault("the greeting is of another session than the handshake");
       return false;
     }
-    // Whoever has a pre-shared key may be either side: what one says could be sent back to it.
+    // A holder of a pre-shared key may be either side: what one side says could be sent back to it.
     if (session.identity?.kind === "psk" && greeting.incarnation === session.services.incarnation) {
       session.end(reflected());
       return false;

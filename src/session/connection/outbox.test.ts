@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
 
-import { decodeAt, EncodeError } from "../../wire/codec.ts";
+import { decodeAt } from "../../wire/decode-value.ts";
+import { EncodeError } from "../../wire/extension.ts";
 import {
   frameFlag,
   frameHeaderBytes,

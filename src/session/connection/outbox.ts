@@ -5,7 +5,8 @@ import { slotBuffer } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
 import { giveBodyMemory, inBodyMemory } from "../../wire/body-memory.ts";
-import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
+import { type Encoded, type EncodeTarget, encodeAt } from "../../wire/encode-value.ts";
+import type { RegionCodec } from "../../wire/extension.ts";
 import {
   type FrameHead,
   frameFlag,

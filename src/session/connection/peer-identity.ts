@@ -1,7 +1,7 @@
 import { hostOfAddress } from "../../fabric/host.ts";
 import { hasHosts, parseUrl } from "../../fabric/libfabric/url.ts";
 import type { Port } from "../../fabric/port.ts";
-import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/codec.ts";
+import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 
 /** A session as far as it says who is at its other side. */
@@ -16,7 +16,7 @@ export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): Peer
   if (remote === undefined) return undefined;
   const { incarnation, address } = remote;
   if (!hasHosts(port.scheme)) return { incarnation, host: "" };
-  // Whoever connected to us said where to answer; where we connected, we know the URL.
+  // A peer that connected to us said where to answer. Where we connected, we know the URL.
   const host = address.byteLength > 0 ? hostOfAddress(address) : parseUrl(peerName).host;
   return { incarnation, host };
 }

@@ -10,7 +10,7 @@ import { Scheduler } from "../../transfer/scheduler.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { bodyContext } from "../../transfer/sealed/piece.ts";
 import { giveBodyMemory } from "../../wire/body-memory.ts";
-import { TooLongError } from "../../wire/codec.ts";
+import { TooLongError } from "../../wire/extension.ts";
 import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
 
 /*
@@ -104,7 +104,7 @@ export async function pullBody(
   });
 }
 
-/** Memory to pull into. Whoever gets none holds none. */
+/** Memory to pull into. A caller that gets none holds none. */
 function memoryFor(port: Port, bytes: number, onReleased: () => void): [ArrayBuffer, RegisteredMemory] {
   try {
     // Not filled with zeros: nobody sees it before all of it has come.
@@ -132,7 +132,7 @@ export const outputItems = (callId: number): number => 2 * callId + 1;
 
 /** An item of a stream that the peer has not pulled yet. */
 interface OfferedItem {
-  /** Of its body. */
+  /** The key of its body. */
   readonly key: number;
   readonly onPulled: () => void;
 }
@@ -278,7 +278,7 @@ export class RendezvousOffers {
     offer.release();
   }
 
-  /** The peer says that it has read so many more bytes. Returns what is wrong with what it says, or "". */
+  /** The peer says that it has read `bytes` more bytes. Returns the fault of this claim, or "". */
   onPulling(bytes: number): string {
     this.#readBytes += bytes;
     if (bytes === 0) return "pulling counts no bytes";

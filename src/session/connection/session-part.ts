@@ -27,7 +27,7 @@ export interface SessionPart {
   onDraining?(): void;
   /** The peer has taken all that was sent before the ping with this word. */
   onEcho?(word: number): void;
-  /** The peer may have so many requests in flight from now on. */
+  /** The peer may have `credits` requests in flight from now on. */
   grantCredits?(credits: number): void;
   /**
    * The session has ended: settles what is open, and hands over what the peer may still touch and what still touches

@@ -152,7 +152,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
       if (!looksSealed(view, offset, bytes) && session?.takeClearRefusal(offset, bytes) === true) return;
       return sealed.receive(offset, bytes, this.#turns, alone);
     }
-    // Of a session that has ended meanwhile.
+    // A message of a session that has ended meanwhile.
     if (session === undefined && looksSealed(view, offset, bytes))
       return void this.#services.counters.strays++;
     const fault = messageFault(view, offset, bytes);
@@ -210,7 +210,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     if (session.state === "ended") return;
     if (session.remote === undefined) return session.onSendFailed(cancelled);
     if (session.hasOpenWork || session.transferRefused) return this.#askLater(session);
-    // Whoever connected may have called meanwhile; where nobody is, the goodbye is refused at once.
+    // The connector may have called meanwhile. Where it is gone, the goodbye is refused at once.
     session.end(disconnected(session.peerName), { quiet: !this.#hellos.isAccepted(session) });
   }
 

@@ -47,7 +47,7 @@ export interface SessionTerms {
   onSessionEnded(session: Session, reason: RpcError): void;
 }
 
-/** One gap counts for at most so many lost messages: its size is what the peer claims. */
+/** One gap counts for at most this many lost messages: its size is what the peer claims. */
 const mostLostCounted = 1024;
 
 /**
@@ -317,14 +317,14 @@ export class Session implements OpeningSession, OutboxListener {
 
   onLanes(lanes: readonly LaneAddress[]): void {
     if (this.observer !== undefined) this.observer.onLanes(lanes);
-    // The welcome came just before, and whoever connected has not looked at it yet. Told by an engine that has
-    // connected to this one: nobody sends it calls, nor looks.
+    // The welcome came just before, and the connector has not read it yet. An engine that has connected to this one
+    // gets no calls from here, so nothing reads its lanes.
     else if (this.remote !== undefined) this.remote = { ...this.remote, lanes };
   }
 
   onHealth(health: ToldHealth): void {
     if (this.observer !== undefined) this.observer.onHealth(health);
-    // As with lanes: whoever connected looks at the greeting. A side that accepted sends no calls, and keeps nothing.
+    // As with lanes: the connector reads the greeting. A side that accepted sends no calls, and keeps nothing.
     else if (this.#opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
       this.remote = { ...this.remote, health };
   }

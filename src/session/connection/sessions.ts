@@ -2,7 +2,7 @@ import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-wind
 import { type PeerAccount, PeerAccounts } from "../../base/flow/peer-account.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { Port } from "../../fabric/port.ts";
-import { identityByFabric } from "../../security/fabric-identity.ts";
+import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/securable.ts";
 import { Nonce, sessionOffset } from "../../wire/message.ts";
 import type { EngineServices } from "./engine-services.ts";
@@ -143,7 +143,7 @@ export class Sessions implements Iterable<Session> {
   // ---- room -------------------------------------------------------------------------------------------------------
 
   /**
-   * Why there is no room for another session, which takes so many addresses more of the port; undefined where there is.
+   * Why there is no room for another session that takes `addresses` more addresses of the port; undefined if there is.
    */
   fullWith(port: Port, addresses: number): string | undefined {
     const { maxSessions } = this.services.limits;

@@ -40,7 +40,7 @@ export function sendFailure(
   });
 }
 
-/** Why a sealed session ends that so many messages came for which are not genuine. */
+/** Why a sealed session ends: `count` messages came for it that are not genuine. */
 export function forgeries(peerName: string, count: number): RpcError {
   return new RpcError({
     code: "unavailable",

@@ -8,7 +8,7 @@ import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { TlsExchange, TlsExchangeListener } from "../../security/tls-exchange.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import type { CertificateChain } from "../../security/trust.ts";
-import { encode } from "../../wire/codec.ts";
+import { encode } from "../../wire/encode-value.ts";
 import { type FrameHead, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
 import {

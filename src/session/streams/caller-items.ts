@@ -12,7 +12,7 @@ import type { Streams } from "./streams.ts";
 
 /** The request that a caller's items belong to. */
 export interface CallerOfItems {
-  /** Of the request. */
+  /** The number of the request. */
   readonly id: number;
   readonly directions: ItemDirections;
   readonly window: ItemWindow;

@@ -48,7 +48,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
   #heldBytes = 0;
   /** By how much they exceed the window, as it counts in the peer's share of `maxPullBytes`. */
   #excessBytes = 0;
-  /** Of items that are being pulled or wait for that: their pulls count in the same share. */
+  /** The bytes of items that are being pulled or wait for that. Their pulls count in the same share. */
   #unpulledBytes = 0;
   /** In the order in which they arrived, and must be confirmed. */
   #pulls: Pull[] | undefined;
@@ -114,7 +114,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     }
   }
 
-  /** The peer says that it has sent so many items and sends no more. False after a fault. */
+  /** The peer says that it has sent `count` items and sends no more. False after a fault. */
   onEnd(count: number): boolean {
     if (count === this.#count && !this.#isEnded) {
       this.#isEnded = true;

@@ -4,7 +4,7 @@ import { formatIssues, type Schema, type Validation, validate } from "../../cont
 
 /** What gives a receiver its items, and must know what it takes of them. */
 export interface ItemOrigin {
-  /** The consumer has taken an item that cost so many credits, and took so much memory. */
+  /** The consumer has taken an item that cost `cost` credits and took `heapBytes` of memory. */
   onTaken(cost: number, heapBytes: number): void;
   /** The consumer wants no items any more. */
   onDiscarded(): void;
@@ -26,7 +26,7 @@ type Waiter = (
 
 /** In the place of the array of a queue that has been empty so far. Never filled. */
 const none: never[] = [];
-/** Of an item in the queue: its value, what it cost, and the memory that it takes. */
+/** The entries of an item in the queue: its value, its credits, and its memory. */
 const entries = 3;
 /** A queue that is empty again keeps its array up to this length: an idle stream holds little. */
 const keptEntries = 32 * entries;

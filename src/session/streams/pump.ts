@@ -13,8 +13,8 @@ const nothing = Symbol("nothing");
 
 /**
  * Takes items from an iterable, one after the other, and sends them as fast as the receiver takes them. It asks for an
- * item only when that could be sent, so nothing waits here but one item. Whoever has the items extends it: each open
- * stream is one object less.
+ * item only when that could be sent, so only one item waits here. The owner of the items extends it, which saves
+ * an object for each open stream.
  */
 export abstract class Pump implements ItemProducer {
   /** The call that the source's code serves. */

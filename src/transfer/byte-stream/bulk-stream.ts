@@ -5,13 +5,13 @@ import { type FieldsOf, integer, fail as refuseOption, resolveOptions } from "..
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import { OwnMemory } from "../../memory/pool.ts";
 import type { Region } from "../../memory/region.ts";
-import { registerStreamClass } from "../../wire/codec.ts";
 import { parseError } from "../../wire/fault.ts";
 import {
   maxChunkBytes,
   maxChunks,
   minChunkBytes,
   minChunks,
+  registerStreamClass,
   writeStreamDescriptor,
 } from "../../wire/stream-descriptor.ts";
 import { asCount, builtinMethod, fail, isUint32, isUint64 } from "../control/control-method.ts";

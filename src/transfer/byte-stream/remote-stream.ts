@@ -4,7 +4,7 @@ import type { IncomingCall } from "../../call/incoming-call.ts";
 import { OwnMemory } from "../../memory/pool.ts";
 import type { RemoteRegion } from "../../memory/remote-region.ts";
 import { builtin } from "../../wire/builtin.ts";
-import { refuseClass } from "../../wire/codec.ts";
+import { refuseClass } from "../../wire/extension.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import type { StreamDescriptor } from "../../wire/stream-descriptor.ts";
 import { isCount, isUint32 } from "../control/control-method.ts";

@@ -9,7 +9,7 @@ import type { SealedMover } from "./sealed-bulk.ts";
  * may be used until it ends.
  */
 export interface TransferScope {
-  /** Of the call; undefined where it is no call. */
+  /** The number of the call; undefined if it is no call. */
   readonly id?: number | undefined;
   readonly open: boolean;
   /** When the scope ends at the latest, on the engine's clock. */

@@ -247,7 +247,7 @@ class PieceWindow implements SealedWay {
   readonly turns = new Turns();
   readonly #move: Move;
   readonly #onRest: () => void;
-  /** Those of the owner's places that are free. */
+  /** The owner's places that are free. */
   readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
   #underWay = 0;
 

@@ -86,6 +86,8 @@ export class SessionOwner implements SealedOwner {
       const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
       const target = place.memory.subarray(0, bytes.byteLength);
       const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
+      // Again: what a file lost meanwhile was read as zeros.
+      grantedViews(this.#peer, "read", ranges);
       call.settle({ value: sealedParts(place, seal) });
     } catch (error) {
       failWith(wanted().call, "getPiece", error);
@@ -118,7 +120,9 @@ export class SessionOwner implements SealedOwner {
         sealed,
         target: () => (isWanted() ? grantedViews(this.#peer, "write", ranges) : undefined),
       });
-      if (isWanted()) call.settle({ value: undefined });
+      if (!isWanted()) return;
+      grantedViews(this.#peer, "write", ranges);
+      call.settle({ value: undefined });
     } finally {
       this.#opening.delete(call);
     }
@@ -222,7 +226,9 @@ export const getPieceMethod = builtinMethod<{ wanted: WantedPiece } | { inline: 
     if ("wanted" in input) return owner.get(call, input.wanted);
     const views = grantedViews(peer, "read", input.inline);
     // A copy: the memory may change before the answer is encoded.
-    call.settle({ value: Uint8Array.from(gathered(views, gatherMemory)) });
+    const value = Uint8Array.from(gathered(views, gatherMemory));
+    grantedViews(peer, "read", input.inline);
+    call.settle({ value });
   },
 );
 
@@ -245,6 +251,7 @@ export const putPieceMethod = builtinMethod<
     const owner = ownerOf(peer);
     if ("offered" in input) return owner.put(call, input.offered);
     scatter(input.bytes, grantedViews(peer, "write", input.inline));
+    grantedViews(peer, "write", input.inline);
     call.settle({ value: undefined });
   },
 );

@@ -1,27 +1,31 @@
 import { expect } from "vitest";
-import { MemPort } from "../../../src/fabric/mem-port.ts";
-import type { PortSink } from "../../../src/fabric/port.ts";
-import { defaultLayout } from "../../../src/fabric/port.ts";
+import { openConnectingPort, openListeningPort } from "../../../src/fabric/open-port.ts";
+import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
+import { locate } from "../../../src/fabric/target.ts";
 import { type SentFrame, takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import {
   type FrameSpec,
   messageOf,
   packedGreeting,
 } from "../../../src/session/connection/fake-services.test-support.ts";
-import { decodeAt } from "../../../src/wire/codec.ts";
+import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";
+import { freshUrl } from "./fabric.ts";
 
 const owner = { onSent: () => {} };
+const noAddress = new Uint8Array(0);
 /** Of all attackers' hellos: one with the nonce of another is dropped. */
 let lastNonce = 0x3333_0000_3333n;
 
-/** Somebody on the mem fabric who writes every byte by hand and keeps to nothing. */
+/** A peer that writes every byte by hand and keeps to nothing. */
 export class Attacker implements Disposable {
-  readonly port = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, defaultLayout);
+  readonly port: Port;
+  /** The address at which the victim reaches it. */
+  readonly address: Uint8Array;
   /** Every frame that was sent to us, oldest first. */
   readonly frames: SentFrame[] = [];
-  #victim = -1;
+  #victim: number;
   readonly #sink: PortSink = {
     onMessage: (port, offset, bytes) => {
       this.frames.push(...takeApart(0, Uint8Array.from(port.slab.subarray(offset, offset + bytes))).frames);
@@ -36,18 +40,28 @@ export class Attacker implements Disposable {
   /** The number of the last message to the victim. */
   number = 0;
 
-  /** Without a URL it is the victim that comes to it. */
-  constructor(url?: string) {
-    if (url !== undefined) this.#victim = this.port.admit(Buffer.from(url.slice("mem://".length)));
+  private constructor(port: Port, address: Uint8Array, victim = -1) {
+    this.port = port;
+    this.address = address;
+    this.#victim = victim;
+  }
+
+  /** Reaches the engine at `url`. */
+  static async at(url: string): Promise<Attacker> {
+    const target = await locate(url);
+    const port = await openConnectingPort(target, defaultLayout);
+    const { address, replyTo } = await port.route(target);
+    return new Attacker(port, replyTo, port.admit(address));
+  }
+
+  /** Listens at `port.url`: the victim comes to it. */
+  static async listening(): Promise<Attacker> {
+    return new Attacker(await openListeningPort(freshUrl(), defaultLayout), noAddress);
   }
 
   /** The victim is reached at this address from now on: it has said so. */
   faceTo(address: Uint8Array): void {
     this.#victim = this.port.admit(address);
-  }
-
-  get address(): Uint8Array {
-    return Buffer.from(this.port.url.slice("mem://".length));
   }
 
   /** Sends bytes as they are. */

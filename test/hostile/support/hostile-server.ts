@@ -10,7 +10,7 @@ export async function hostileServer(
   services: ServiceTable,
 ): Promise<{ readonly client: Engine; readonly peer: Peer; readonly server: Attacker }> {
   const client = await Engine.open();
-  const server = new Attacker();
+  const server = await Attacker.listening();
   onTestFinished(async () => {
     await client.close();
     server.port.close();

@@ -11,6 +11,7 @@ import {
 } from "cinnabar";
 import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
+import { freshUrl } from "./fabric.ts";
 
 export const Target = service("target.v1", {
   echo: unary({
@@ -41,8 +42,6 @@ export const targets = implement(Target, {
     ),
   long: () => new Uint8Array(100_000),
 });
-
-let names = 0;
 
 /** What is zero when nobody calls. */
 function held({
@@ -104,14 +103,14 @@ export class Victim {
 
   static async open(options: EngineOptions = {}): Promise<Victim> {
     const engine = await Engine.open({
-      listen: `mem://victim.${++names}`,
+      listen: freshUrl(),
       serve: [targets],
       // A forged region makes a handler fail; that is its business.
       onHandlerError: () => {},
       ...options,
     });
     const honest = await Engine.open({ limits: { maxRequests: 64 } });
-    const client = (await honest.connect(engine.urls[0] as string)).client(Target);
+    const client = (await honest.connect(engine.urls[0] as string)).client(Target, { timeoutMs: 60_000 });
     const victim = new Victim(engine, honest, async (id) =>
       expect(await client.echo({ id, text: "t" })).toEqual({ id, text: "t" }),
     );

@@ -53,7 +53,7 @@ export class Actor {
     schedule.note(() => what);
     const reconnect = {
       whileLost: waits ? ("wait" as const) : ("fail" as const),
-      minDelayMs: 5,
+      baseDelayMs: 5,
       maxDelayMs: 40,
     };
     const options = { timeoutMs: 400, reconnect };

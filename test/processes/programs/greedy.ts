@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { openConnectingPort } from "../../../src/fabric/open-port.ts";
 import { defaultLayout, type SendListener } from "../../../src/fabric/port.ts";
 import { locate } from "../../../src/fabric/target.ts";
-import { decodeAt, encode } from "../../../src/wire/codec.ts";
+import { decodeAt } from "../../../src/wire/decode-value.ts";
+import { encode } from "../../../src/wire/encode-value.ts";
 import { frameHeaderBytes, frameKind, writeFrameHeader } from "../../../src/wire/frame.ts";
 import { packGreeting, parseGreeting } from "../../../src/wire/handshake.ts";
 import {

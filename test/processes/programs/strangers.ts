@@ -5,7 +5,7 @@ import { connect } from "node:tls";
 import { openConnectingPort } from "../../../src/fabric/open-port.ts";
 import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
 import { locate } from "../../../src/fabric/target.ts";
-import { encode } from "../../../src/wire/codec.ts";
+import { encode } from "../../../src/wire/encode-value.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { cookieBytes, helloMessage, packSecureHello } from "../../../src/wire/hello.ts";
 import { messageHeaderBytes, protocolVersion } from "../../../src/wire/message.ts";

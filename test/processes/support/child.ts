@@ -184,11 +184,10 @@ export function stateOf(pid: number): string {
   }
 }
 
-/** The shared-memory files that carry one of these names or process ids. */
+/** The shared-memory files that carry one of these names or process ids. A Unix socket's URL has no name. */
 export function sharedFiles(...owners: readonly (string | number)[]): string[] {
-  if (!existsSync("/dev/shm")) return [];
-  const pattern = new RegExp(
-    `(^|[^A-Za-z0-9])p?(${owners.join("|").replaceAll(".", "\\.")})([^A-Za-z0-9]|$)`,
-  );
+  const names = owners.filter((owner) => owner !== "");
+  if (!existsSync("/dev/shm") || names.length === 0) return [];
+  const pattern = new RegExp(`(^|[^A-Za-z0-9])p?(${names.join("|").replaceAll(".", "\\.")})([^A-Za-z0-9]|$)`);
   return readdirSync("/dev/shm").filter((name) => pattern.test(name));
 }

@@ -18,6 +18,8 @@ export interface RunOptions {
   /** What standard input has. Default: nothing. */
   readonly input?: string;
   readonly cwd?: string;
+  /** Another copy of the command line. */
+  readonly program?: string;
 }
 
 /** A program that runs. */
@@ -34,8 +36,9 @@ export interface Running {
 
 /** Starts `cinnabar ARGUMENTS` as a process, without a terminal. The test's own event loop goes on, and may serve it. */
 export function start(args: readonly string[], options: RunOptions = {}): Running {
-  if (!existsSync(program)) throw new Error("the command line is not built: `npm run setup` builds it");
-  return startProgram([program, ...args], options);
+  const { program: copy = program } = options;
+  if (!existsSync(copy)) throw new Error("the command line is not built: `npm run setup` builds it");
+  return startProgram([copy, ...args], options);
 }
 
 /** Starts `node ARGUMENTS`, by default in the folder of the package. */

@@ -1,20 +1,38 @@
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { isLong } from "../../matrix/long.ts";
+import { isOverNet } from "../../matrix/over-net.ts";
 import { type VerbsDevice, verbsDevices } from "../../matrix/verbs.ts";
 
-export type Fabric = "shm" | "tcp" | "net" | `verbs on ${string}`;
+export type Fabric = "shm" | "tcp" | "net" | "net+unix" | `verbs on ${string}`;
 
-/** The fabrics that reach another process, and how to listen on each. */
-export const fabrics: readonly Fabric[] = [
-  "shm",
-  "tcp",
-  ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
-];
+const sockets: readonly Fabric[] = ["net", "net+unix"];
 
-/** The same and Node's sockets, which have no guard: it would answer while the event loop is blocked. */
-export const fabricsAndNet: readonly Fabric[] = [...fabrics, "net"];
+/** The fabrics that reach another process. Beside the stage `net`, the long form alone has Node's sockets. */
+export const fabrics: readonly Fabric[] = isOverNet
+  ? sockets
+  : [
+      "shm",
+      "tcp",
+      ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
+      ...(isLong && verbsDevices.length === 0 ? sockets : []),
+    ];
+
+/** The same, and `net` in the short form too. */
+export const fabricsAndNet: readonly Fabric[] = fabrics.includes("net") ? fabrics : [...fabrics, "net"];
+
+/**
+ * Fabrics whose ports have a guard, which answers while the event loop is blocked. Node's sockets have none: no native
+ * code runs beside the loop.
+ */
+export const guardedFabrics: readonly Fabric[] = fabrics.filter((fabric) => !isSocket(fabric));
 
 /** For what a program does in the same way whatever the fabric: in the short form not over tcp too. */
 export const anyFabrics: readonly Fabric[] = isLong ? fabrics : fabrics.filter((fabric) => fabric !== "tcp");
+
+export function isSocket(fabric: Fabric): boolean {
+  return sockets.includes(fabric);
+}
 
 /** An RDMA device, which is in software in the guest, where all processes share one processor. */
 export const isDevice = (fabric: Fabric): boolean => fabric.startsWith("verbs");
@@ -31,6 +49,7 @@ let names = 0;
 export function freshUrl(fabric: Fabric): string {
   if (fabric === "shm") return `shm://${freshName()}`;
   if (fabric === "tcp" || fabric === "net") return `${fabric}://127.0.0.1:0`;
+  if (fabric === "net+unix") return `net+unix://${join(tmpdir(), freshName())}`;
   const { host } = verbsDevices.find(({ name }) => fabric === `verbs on ${name}`) as VerbsDevice;
   return `verbs://${host}:0`;
 }

@@ -1,5 +1,4 @@
-import { NativePort } from "../../../src/fabric/native-port.ts";
-import { decodeAt } from "../../../src/wire/codec.ts";
+import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { frameHeaderBytes, frameKind } from "../../../src/wire/frame.ts";
 import { acceptorTermsBytes, parseSecureHello, parseTerms, withTerms } from "../../../src/wire/hello.ts";
 import {
@@ -10,6 +9,7 @@ import {
   sessionOffset,
   writeMessageHeader,
 } from "../../../src/wire/message.ts";
+import { PortOnPath } from "./fabric.ts";
 
 export type Side = "connector" | "acceptor";
 
@@ -63,7 +63,7 @@ const none = { onSent: () => {} };
 export class NetworkPath implements Disposable {
   readonly attempts: Attempt[] = [];
   readonly #meddle: Meddle;
-  readonly #plainSend = NativePort.prototype.send;
+  readonly #plainSend = PortOnPath.prototype.send;
   /** By the nonce in messages to the connector, which is that of its hello, and to the acceptor, from its terms. */
   readonly #toConnector = new Map<bigint, Attempt>();
   readonly #toAcceptor = new Map<bigint, Attempt>();
@@ -71,7 +71,7 @@ export class NetworkPath implements Disposable {
   constructor(meddle: Meddle) {
     this.#meddle = meddle;
     const path = this;
-    NativePort.prototype.send = function (address, slot, bytes, listener) {
+    PortOnPath.prototype.send = function (address, slot, bytes, listener) {
       const plain = path.#plainSend;
       const passing = path.#look(Uint8Array.from(this.slab.subarray(slot, slot + bytes)));
       if (passing === undefined) return plain.call(this, address, slot, bytes, listener);
@@ -89,7 +89,7 @@ export class NetworkPath implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    NativePort.prototype.send = this.#plainSend;
+    PortOnPath.prototype.send = this.#plainSend;
   }
 
   #look(bytes: Uint8Array): PassingMessage | undefined {

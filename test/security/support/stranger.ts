@@ -4,7 +4,7 @@ import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/por
 import { locate } from "../../../src/fabric/target.ts";
 import { type SentFrame, takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import { messageOf } from "../../../src/session/connection/fake-services.test-support.ts";
-import { encode } from "../../../src/wire/codec.ts";
+import { encode } from "../../../src/wire/encode-value.ts";
 import { helloMessage, packSecureHello, type SecureHello } from "../../../src/wire/hello.ts";
 import { sealedMagic } from "../../../src/wire/message.ts";
 import type { Authority } from "./authority.ts";

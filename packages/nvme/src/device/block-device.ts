@@ -87,6 +87,11 @@ export const stepBytes = 1024 * 1024;
 
 const zeroes = Buffer.alloc(stepBytes);
 
+/** Of a device whose operations can be given up. */
+interface Abortable {
+  readonly signal?: AbortSignal;
+}
+
 /** What an operation on blocks does with them. */
 type Access = "read" | "write";
 
@@ -117,12 +122,18 @@ export abstract class CheckedDevice implements BlockDevice {
     this.isReadOnly = isReadOnly;
   }
 
-  read(offset: number, into: Uint8Array): Promise<void> {
-    return this.#run("read", "read", offset, into.length, () => this.readBlocks(offset, into));
+  read(offset: number, into: Uint8Array, { signal }: Abortable = {}): Promise<void> {
+    return this.#run("read", "read", offset, into.length, () => this.readBlocks(offset, into, signal));
   }
 
-  write(offset: number, data: Uint8Array, { fua = false }: WriteOptions = {}): Promise<void> {
-    return this.#run("write", "write", offset, data.length, () => this.writeBlocks(offset, data, fua));
+  write(
+    offset: number,
+    data: Uint8Array,
+    { fua = false, signal }: WriteOptions & Abortable = {},
+  ): Promise<void> {
+    return this.#run("write", "write", offset, data.length, () =>
+      this.writeBlocks(offset, data, fua, signal),
+    );
   }
 
   flush(): Promise<void> {
@@ -138,27 +149,13 @@ export abstract class CheckedDevice implements BlockDevice {
     bytes: number,
     { fua = false, mayTrim = false }: WriteZeroesOptions = {},
   ): Promise<void> {
-    return this.#run("write", "writeZeroes", offset, bytes, async () => {
-      if (mayTrim && this.trimsToZero) await this.trimBlocks(offset, bytes);
-      else {
-        for (let at = 0; at < bytes; at += stepBytes)
-          await this.writeBlocks(offset + at, zeroes.subarray(0, Math.min(stepBytes, bytes - at)), false);
-      }
-      if (fua) await this.flushBlocks();
-    });
+    return this.#run("write", "writeZeroes", offset, bytes, () =>
+      this.zeroBlocks(offset, bytes, fua, mayTrim),
+    );
   }
 
   compare(offset: number, data: Uint8Array): Promise<boolean> {
-    return this.#run("read", "compare", offset, data.length, async () => {
-      const found = Buffer.allocUnsafe(Math.min(stepBytes, data.length));
-      for (let at = 0; at < data.length; at += stepBytes) {
-        const expected = data.subarray(at, at + stepBytes);
-        const part = found.subarray(0, expected.length);
-        await this.readBlocks(offset + at, part);
-        if (part.compare(expected) !== 0) return false;
-      }
-      return true;
-    });
+    return this.#run("read", "compare", offset, data.length, () => this.compareBlocks(offset, data));
   }
 
   extents(offset: number, bytes: number): Promise<readonly Extent[]> {
@@ -174,10 +171,37 @@ export abstract class CheckedDevice implements BlockDevice {
     return this.close();
   }
 
-  protected abstract readBlocks(offset: number, into: Uint8Array): Promise<void>;
-  protected abstract writeBlocks(offset: number, data: Uint8Array, fua: boolean): Promise<void>;
+  protected abstract readBlocks(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void>;
+  protected abstract writeBlocks(
+    offset: number,
+    data: Uint8Array,
+    fua: boolean,
+    signal?: AbortSignal,
+  ): Promise<void>;
   protected abstract flushBlocks(): Promise<void>;
   protected abstract trimBlocks(offset: number, bytes: number): Promise<void>;
+
+  /** By trims or writes, for a device that has nothing better. */
+  protected async zeroBlocks(offset: number, bytes: number, fua: boolean, mayTrim: boolean): Promise<void> {
+    if (mayTrim && this.trimsToZero) await this.trimBlocks(offset, bytes);
+    else {
+      for (let at = 0; at < bytes; at += stepBytes)
+        await this.writeBlocks(offset + at, zeroes.subarray(0, Math.min(stepBytes, bytes - at)), false);
+    }
+    if (fua) await this.flushBlocks();
+  }
+
+  /** By reads, for a device that has nothing better. */
+  protected async compareBlocks(offset: number, data: Uint8Array): Promise<boolean> {
+    const found = Buffer.allocUnsafe(Math.min(stepBytes, data.length));
+    for (let at = 0; at < data.length; at += stepBytes) {
+      const expected = data.subarray(at, at + stepBytes);
+      const part = found.subarray(0, expected.length);
+      await this.readBlocks(offset + at, part);
+      if (part.compare(expected) !== 0) return false;
+    }
+    return true;
+  }
 
   /** All of it is data, for a device that does not know better. */
   protected extentsOf(_offset: number, bytes: number): readonly Extent[] | Promise<readonly Extent[]> {

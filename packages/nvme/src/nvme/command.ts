@@ -66,6 +66,19 @@ export function parseCommand(entry: Buffer): Command {
   };
 }
 
+/**
+ * The entry of a command as a host begins it: with the flag for SGLs, without identifier and SGL. `words` are CDW10 to
+ * CDW15.
+ */
+export function newEntry(opcode: number, nsid: number, words: readonly number[] = []): Buffer {
+  const entry = Buffer.alloc(sqeBytes);
+  entry[0] = opcode;
+  entry[1] = 0x40;
+  entry.writeUInt32LE(nsid, 4);
+  for (const [index, word] of words.entries()) entry.writeUInt32LE(word, 40 + 4 * index);
+  return entry;
+}
+
 /** The host sends data with it. Bits 0 and 1 of an opcode say which way data go. */
 export const isFromHost = ({ opcode, fabricsType }: Command): boolean =>
   ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 1;

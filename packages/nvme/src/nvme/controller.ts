@@ -22,11 +22,18 @@ const feature = { writeCache: 0x06, queues: 0x07, events: 0x0b, keepAlive: 0x0f 
 
 /** A queue of a controller, as its transport has it. */
 export interface Queue {
+  /** The address of this machine at which the host has come. */
+  readonly localHost?: string | undefined;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;
   /** Resolves when the device has nothing under way for the queue. */
   readonly settled: Promise<void>;
 }
+
+/** What a Connect came to: the controller and the number of the queue, or why not. */
+export type Connected =
+  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
+  | { readonly refused: Completion };
 
 /** Who a controller serves. */
 export interface HostFacts {
@@ -58,6 +65,8 @@ export class Controller {
   #events = 0;
   #keepAliveMs: number;
   #keepAlive: NodeJS.Timeout | undefined;
+  /** When the host's last command for the admin queue came. */
+  #heardAtMs = performance.now();
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
 
   constructor(
@@ -86,6 +95,15 @@ export class Controller {
     return !this.#isEnded && (this.#status & 1) !== 0;
   }
 
+  /**
+   * Whether commands may be done still. A process that was stopped reads commands of before ahead of its timers, so the
+   * clock decides as well: it ends a controller whose keep-alive time is over.
+   */
+  checkAlive(): boolean {
+    if (this.#keepAliveMs > 0 && performance.now() - this.#heardAtMs >= this.#keepAliveMs) this.end();
+    return !this.#isEnded;
+  }
+
   /** Takes an I/O queue; false where the number is in use. */
   add(queueId: number, queue: Queue): boolean {
     if (this.#queues.has(queueId)) return false;
@@ -110,6 +128,7 @@ export class Controller {
 
   /** Executes a command of the admin queue, other than Connect. */
   async execute(command: Command): Promise<Completion> {
+    this.#heardAtMs = performance.now();
     this.#keepAlive?.refresh();
     const { opcode, entry } = command;
     if (opcode === fabricsOpcode) return this.#property(command);

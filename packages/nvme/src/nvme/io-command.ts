@@ -10,7 +10,7 @@ const deallocateBit = 1 << 9; // bit 25 of CDW12, of its upper half
 export interface IoWork {
   /** How many bytes the host sends, or gets. */
   readonly bytes: number;
-  /** Does it with the data that the host has sent. */
+  /** Does it with the data that the host has sent. A read fills a buffer of its length, or makes one. */
   run(data: Buffer): Promise<Completion>;
 }
 
@@ -57,8 +57,8 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   }
   return {
     bytes,
-    run: async () => {
-      const data = Buffer.allocUnsafe(bytes);
+    run: async (into) => {
+      const data = into.length === bytes ? into : Buffer.allocUnsafe(bytes);
       const completion = await done(() => device.read(offset, data), status.readError);
       return completion.status === status.success ? { ...completion, data } : completion;
     },

@@ -192,6 +192,21 @@ describe("the admin queue", () => {
     expect(log.toString("utf8", 1024 + 256, 1024 + 256 + nqn.length + 1)).toBe(`${nqn}\0`);
     expect(log.toString("latin1", 1024 + 512, 1024 + 768).trim()).toBe("127.0.0.1");
   });
+
+  it("lists the address where a host has come, of a target that listens at every address", async () => {
+    const { port } = await serve(undefined, { host: "0.0.0.0" });
+    const { control } = await associate(port, both, { nqn: discoveryNqn });
+    const words = [112 | (511 << 16)];
+    const log = (await control.command({ opcode: admin.getLogPage, words, bytes: 2048 })).data;
+    expect(log.toString("latin1", 1024 + 512, 1024 + 768).trim()).toBe("127.0.0.1");
+  });
+});
+
+it("targets of one subsystem give their controllers different numbers, as hosts with several paths need", async () => {
+  const numbers = new Set<number>();
+  for (let count = 0; count < 3; count++) numbers.add((await associate((await serve()).port)).controllerId);
+  // By chance: two of them may have one number, once in 20,000 runs, and all three never.
+  expect(numbers.size).toBeGreaterThan(1);
 });
 
 describe("Connect is refused", () => {
@@ -200,8 +215,8 @@ describe("Connect is refused", () => {
     ["for no subsystem", { nqn: "" }, 0x182, 256n | 65_536n],
     ["without a host", { host: "" }, 0x182, 512n | 65_536n],
     ["for a host that is not listed", { host: "nqn.2026-11.test:stranger" }, 0x184, 0n],
-    ["for a controller that it names itself", { controllerId: 5 }, 0x182, 16n | 65_536n],
-    ["for an I/O queue of an unknown controller", { queueId: 1, controllerId: 5 }, 0x182, 16n | 65_536n],
+    ["for a controller that it names itself", { controllerId: 0xfff5 }, 0x182, 16n | 65_536n],
+    ["for an I/O queue of an unknown controller", { queueId: 1, controllerId: 0xfff5 }, 0x182, 16n | 65_536n],
     ["for a queue that is too long", { entries: 129 }, 0x182, 44n],
     ["for a queue of one entry", { entries: 1 }, 0x182, 44n],
     ["in another format", { format: 1 }, 0x180, 0n],
@@ -432,6 +447,16 @@ describe("a host that is silent", () => {
     expect((await other.connect({ hostId: 2 })).status).toBe(0);
     finish();
     expect((await connecting).status).toBe(0);
+    expect(write).not.toHaveBeenCalled();
+  });
+
+  it("has no write applied by a target that was stopped for longer, whose timers have not come", async () => {
+    const { port, device } = await serve();
+    const { queue } = await associate(port, both, { keepAliveMs: 60_000 });
+    const now = performance.now();
+    vi.spyOn(performance, "now").mockReturnValue(now + 60_000);
+    const write = vi.spyOn(device, "write");
+    await expect(queue.write(0, Buffer.alloc(4096, 1))).rejects.toThrow("ended");
     expect(write).not.toHaveBeenCalled();
   });
 

@@ -1,5 +1,7 @@
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
+import type { Implementation } from "cinnabar/standard";
+import { serveCapsules } from "../calls/capsule-server.ts";
 import type { BlockDevice } from "../device/block-device.ts";
 import {
   type ConnectionCounts,
@@ -7,9 +9,9 @@ import {
   limitFields,
   SocketServer,
 } from "../socket/socket-server.ts";
-import { type Connected, TcpQueue } from "../tcp/queue.ts";
+import { TcpQueue } from "../tcp/queue.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
-import { Controller, type HostFacts, type Queue } from "./controller.ts";
+import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
 import { maxIoQueues, maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
@@ -23,16 +25,20 @@ export interface NvmeSubsystem {
   readonly hosts: readonly string[] | "any";
 }
 
-/** The options of `NvmeTarget.listen`. */
-export interface NvmeTargetOptions extends ConnectionLimits {
+/** The options of `NvmeTarget.open`. */
+export interface NvmeTargetBase {
   /** What is served, at least one subsystem. */
   readonly subsystems: readonly NvmeSubsystem[];
+  /** Memory for the data of one queue's commands, in bytes, at least 1 MiB. Default: 4 MiB. */
+  readonly maxBytesPerConnection?: number;
+}
+
+/** The options of `NvmeTarget.listen`. */
+export interface NvmeTargetOptions extends NvmeTargetBase, ConnectionLimits {
   /** The address to listen at. Default: `127.0.0.1`. */
   readonly host?: string;
   /** The TCP port; 0 takes a free one. Default: 4420. */
   readonly port?: number;
-  /** Memory for the data of one queue's commands, in bytes, at least 1 MiB. Default: 4 MiB. */
-  readonly maxBytesPerConnection?: number;
 }
 
 const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
@@ -53,12 +59,16 @@ const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
   return value as NvmeSubsystem;
 });
 
-const fields = {
-  ...limitFields,
+const baseFields = {
   subsystems: required(list(subsystemField, 1, 1024)),
+  maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
+};
+
+const fields = {
+  ...baseFields,
+  ...limitFields,
   host: text(1, 255),
   port: integer(0, 65_535, 4420),
-  maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
 };
 
 /** Counts of a target. */
@@ -84,19 +94,18 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #subsystems: ReadonlyMap<string, Served>;
   readonly #controllers = new Set<Controller>();
   #address = { host: "", port: 0 };
-  #lastId = 0;
+  /** By chance at first: hosts refuse a second target of a subsystem whose controller has the number of the first's. */
+  #lastId = randomInt(0xffef);
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
     limits: Required<ConnectionLimits>,
     maxBytes: number,
   ) {
+    const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
-    this.#server = new SocketServer(
-      limits,
-      (socket) =>
-        new TcpQueue(socket, (queue, command, data) => this.#connect(queue, command, data), maxBytes),
-    );
+    this.#server = new SocketServer(limits, (socket) => new TcpQueue(socket, connect, maxBytes));
+    this.capsules = serveCapsules(connect, maxBytes);
   }
 
   /**
@@ -108,11 +117,7 @@ export class NvmeTarget implements AsyncDisposable {
   static async listen(options: NvmeTargetOptions): Promise<NvmeTarget> {
     const where = "NvmeTarget.listen";
     const resolved = resolveOptions(where, options, fields);
-    const subsystems = new Map<string, Served>();
-    for (const { nqn, namespaces, hosts } of resolved.subsystems) {
-      if (subsystems.has(nqn)) throw new TypeError(`${where}: two subsystems have the name ${nqn}`);
-      subsystems.set(nqn, { ...factsOf(nqn, namespaces), hosts });
-    }
+    const subsystems = servedOf(where, resolved.subsystems);
     const target = new NvmeTarget(subsystems, resolved, resolved.maxBytesPerConnection);
     const { host = "127.0.0.1", port } = resolved;
     const address = await target.#server.listen(where, { host, port });
@@ -120,7 +125,25 @@ export class NvmeTarget implements AsyncDisposable {
     return target;
   }
 
-  /** The host and the port where it listens. */
+  /**
+   * Makes a target that listens nowhere: engines serve its `capsules`.
+   *
+   * @throws TypeError or RangeError for options that do not fit.
+   */
+  static open(options: NvmeTargetBase): NvmeTarget {
+    const where = "NvmeTarget.open";
+    const { subsystems, maxBytesPerConnection } = resolveOptions(where, options, baseFields);
+    const limits = resolveOptions(where, {}, limitFields);
+    return new NvmeTarget(servedOf(where, subsystems), limits, maxBytesPerConnection);
+  }
+
+  /**
+   * The target as a service of Cinnabar, for `Engine.open({ serve: [target.capsules] })`: hosts reach it at the engine's
+   * URLs. Data up to the length of a message are in the call; longer data are moved by RMA.
+   */
+  readonly capsules: Implementation;
+
+  /** The host and the port where it listens. Without a port, the host is empty. */
   get address(): { readonly host: string; readonly port: number } {
     return this.#address;
   }
@@ -186,7 +209,7 @@ export class NvmeTarget implements AsyncDisposable {
     keepAliveMs: number,
   ): Promise<Connected> {
     const leaving = [...this.#controllers].filter(
-      (one) => one.isEnded && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
+      (one) => !one.checkAlive() && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
     );
     await Promise.all(leaving.map(({ ended }) => ended));
     const used = new Set([...this.#controllers].map(({ id }) => id));
@@ -196,7 +219,10 @@ export class NvmeTarget implements AsyncDisposable {
     const nqns = [...this.#subsystems.values()]
       .filter(({ hosts }) => hosts === "any" || hosts.includes(host.nqn))
       .map(({ nqn }) => nqn);
-    const discovery = { ...this.#address, nqns };
+    // A target that listens at every address tells the one where the host has found it.
+    const isAny = this.#address.host === "0.0.0.0" || this.#address.host === "::";
+    const at = (isAny ? queue.localHost : undefined) ?? this.#address.host;
+    const discovery = { host: at, port: this.#address.port, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       keepAliveMs,
       adminQueue: queue,
@@ -209,6 +235,15 @@ export class NvmeTarget implements AsyncDisposable {
   #find(nqn: string): Served | undefined {
     return nqn === discoveryNqn ? { ...factsOf(discoveryNqn, []), hosts: "any" } : this.#subsystems.get(nqn);
   }
+}
+
+function servedOf(where: string, subsystems: readonly NvmeSubsystem[]): ReadonlyMap<string, Served> {
+  const served = new Map<string, Served>();
+  for (const { nqn, namespaces, hosts } of subsystems) {
+    if (served.has(nqn)) throw new TypeError(`${where}: two subsystems have the name ${nqn}`);
+    served.set(nqn, { ...factsOf(nqn, namespaces), hosts });
+  }
+  return served;
 }
 
 function factsOf(nqn: string, devices: readonly BlockDevice[]): SubsystemFacts {

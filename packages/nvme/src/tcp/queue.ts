@@ -1,3 +1,4 @@
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
   type Command,
@@ -8,15 +9,16 @@ import {
   parseCommand,
   sgl,
 } from "../nvme/command.ts";
-import type { Controller, Queue } from "../nvme/controller.ts";
+import type { Connected, Controller, Queue } from "../nvme/controller.ts";
 import { adminInCapsuleBytes, ioInCapsuleBytes, maxTransferBytes } from "../nvme/identify.ts";
-import { type IoWork, ioWork } from "../nvme/io-command.ts";
+import { workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
 import type { Connection } from "../socket/socket-server.ts";
 import { crc32c } from "./crc32c.ts";
+import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,
   type Digests,
@@ -31,11 +33,6 @@ import {
 /** The longest data of one H2CData, which is told in ICResp. */
 const maxHostDataBytes = 256 * 1024;
 
-/** What a Connect came to: the controller and the number of the queue, or why not. */
-export type Connected =
-  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
-  | { readonly refused: Completion };
-
 /** Data that a host was asked for. */
 interface Transfer {
   readonly command: Command;
@@ -43,20 +40,6 @@ interface Transfer {
   received: number;
   isDamaged: boolean;
   readonly complete: (data: Buffer | undefined) => void;
-}
-
-/** The end of a connection by a fault of the host: what a TermReq says. */
-class FatalError extends Error {
-  readonly fes: number;
-  readonly fei: number;
-  readonly header: Buffer;
-
-  constructor(fes: number, fei: number, header: Buffer) {
-    super();
-    this.fes = fes;
-    this.fei = fei;
-    this.header = header;
-  }
 }
 
 /** One queue of a controller: a connection of NVMe/TCP, the target's side. */
@@ -94,6 +77,11 @@ export class TcpQueue implements Connection, Queue {
     this.settled = new Promise((resolve) => (this.#settle = resolve));
   }
 
+  get localHost(): string | undefined {
+    // A listener of both families gives addresses of IPv4 in the form of IPv6.
+    return this.#socket instanceof Socket ? this.#socket.localAddress?.replace(/^::ffff:/, "") : undefined;
+  }
+
   get isOwed(): boolean {
     return this.#reader.isWithinMessage || this.#writer.isPending || this.#transfers.size > 0;
   }
@@ -104,7 +92,7 @@ export class TcpQueue implements Connection, Queue {
       while (!this.#isGone && (await this.#next(admitted)));
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
-      this.#terminate(error);
+      this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
       this.#isGone = true;
       for (const { complete } of this.#transfers.values()) complete(undefined);
@@ -269,7 +257,7 @@ export class TcpQueue implements Connection, Queue {
     this.#controller = controller;
     this.#queueId = queueId;
     this.#entries = entries;
-    if (controller.isEnded || this.#isGone || !admitted()) return false;
+    if (!controller.checkAlive() || this.#isGone || !admitted()) return false;
     this.#respond(command, { status: status.success, result: BigInt(controller.id) });
     return true;
   }
@@ -281,8 +269,7 @@ export class TcpQueue implements Connection, Queue {
     inCapsule: Buffer,
     isWhole: boolean,
   ): Promise<Completion | undefined> {
-    if (command.flags >>> 6 !== 1 || (command.flags & 3) !== 0) return { status: status.invalidField };
-    const work = this.#workOf(controller, command);
+    const work = workOf(controller, this.#queueId, command);
     if ("code" in work) return { status: work };
     let data: Buffer | undefined = inCapsule;
     let memoryBytes = 0;
@@ -305,7 +292,7 @@ export class TcpQueue implements Connection, Queue {
       memoryBytes = work.bytes;
       await this.#memory.take(memoryBytes);
     }
-    if (data === undefined || this.#isGone || controller.isEnded) {
+    if (data === undefined || !controller.checkAlive() || this.#isGone) {
       this.#memory.giveBack(memoryBytes);
       return undefined;
     }
@@ -317,22 +304,6 @@ export class TcpQueue implements Connection, Queue {
       this.#sendData(command, completion.data, () => this.#memory.giveBack(memoryBytes));
     else this.#memory.giveBack(memoryBytes);
     return completion;
-  }
-
-  #workOf(controller: Controller, command: Command): IoWork | Status {
-    const { opcode, fabricsType, nsid } = command;
-    if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || this.#queueId !== 0))
-      return status.sequence;
-    if (this.#queueId === 0) {
-      const bytes = controller.bytesOf(command);
-      return bytes > maxTransferBytes
-        ? status.invalidField
-        : { bytes, run: () => controller.execute(command) };
-    }
-    if (!controller.isReady) return status.sequence;
-    const namespace = controller.subsystem.namespaces.get(nsid);
-    if (namespace === undefined) return status.invalidNamespace;
-    return ioWork(command, namespace.device);
   }
 
   #faultOfSgl(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {
@@ -382,22 +353,6 @@ export class TcpQueue implements Connection, Queue {
     header.writeUInt16LE(command.id, 20);
     header.writeUInt16LE(statusField(outcome), 22);
     this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests));
-  }
-
-  #terminate({ fes, fei, header }: FatalError): void {
-    const request = Buffer.alloc(24);
-    request.writeUInt16LE(fes, 8);
-    request.writeUInt32LE(fei, 10);
-    const parts = pduParts(
-      pduType.c2hTermReq,
-      0,
-      request,
-      { header: false, data: false },
-      header.subarray(0, 128),
-    );
-    // The offending header is data without an offset.
-    request.writeUInt8(0, 3);
-    this.#writer.write(parts);
   }
 }
 

@@ -1,0 +1,104 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { BlockClient, BlockOp } from "../block/client.ts";
+import type { BlockServer } from "../block/server.ts";
+import { type BlockSubject, blockSubjects } from "../block/subjects.ts";
+import type { Measured } from "../contenders/client-party.ts";
+import { Child } from "../suite/child.ts";
+import { type Figure, quantile } from "../suite/figure.ts";
+import { loadAverage } from "../suite/machine.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+
+const depths = [1, 8, 32, 128];
+
+interface Running {
+  readonly subject: BlockSubject;
+  readonly client: Child<BlockClient>;
+}
+
+export const block: Workload = {
+  name: "block",
+  title: "Blocks of a disk",
+  about:
+    "Blocks of 4 KiB are read and written at random, with so many under way. The disk keeps nothing (null) or is a " +
+    "file that is read and written around the page cache where the file system can do so. It is reached in calls of " +
+    "Cinnabar and over NVMe/TCP, target and host of cinnabar-nvme. Beside it: a call of grpc-js and of node:net that " +
+    "carries 4 KiB there and back.",
+  families: ["block"],
+  isInQuick: false,
+
+  async run(run: Run): Promise<readonly Figure[]> {
+    const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));
+    const started: { end(): Promise<void> }[] = [];
+    try {
+      const running: Running[] = [];
+      for (const subject of blockSubjects.filter(({ key }) => run.contenders?.includes(key) ?? true)) {
+        const module = (name: string) => new URL(`../block/${name}.js`, import.meta.url);
+        const id = `${process.pid}-${subject.key}-${subject.device}`;
+        const file = join(folder, `${subject.key}.img`);
+        const server = await Child.start<BlockServer>(`${subject.title}, server`, module("server"), [
+          ...[subject, id, file],
+        ]);
+        started.push(server);
+        const address = await server.ask("address");
+        const client = await Child.start<BlockClient>(`${subject.title}, client`, module("client"), [
+          ...[subject, id, address],
+        ]);
+        started.push(client);
+        running.push({ subject, client });
+      }
+      const figures: Figure[] = [];
+      for (const depth of depths) figures.push(...(await measureDepth(run, running, depth)));
+      return figures;
+    } finally {
+      for (const one of started.reverse()) await one.end();
+      await rm(folder, { recursive: true });
+    }
+  },
+};
+
+async function measureDepth(run: Run, running: readonly Running[], depth: number): Promise<Figure[]> {
+  const works = running.flatMap(({ subject, client }) => {
+    const ops: readonly BlockOp[] = subject.device === "echo" ? ["echo"] : ["read", "write"];
+    return ops.map((op) => ({ subject, client, op, rounds: [] as Measured[] }));
+  });
+  for (const { client, op } of works)
+    for (let round = 0; round < warmUpRounds; round++)
+      await client.ask("measure", op, depth, run.roundMs / 4);
+  for (let round = 1; round <= run.rounds; round++) {
+    for (const { client, op, rounds } of works)
+      rounds.push(await client.ask("measure", op, depth, run.roundMs));
+    const told = works.map(
+      ({ subject, op, rounds }) => `${subject.title} ${subject.device} ${op} ${rateOf(rounds.at(-1))}`,
+    );
+    run.tell(`${depth} under way, round ${round} of ${run.rounds}, in a second: ${told.join(", ")}`);
+  }
+  const load = loadAverage();
+  return works.flatMap(({ subject, op, rounds }): Figure[] => {
+    const name = `${subject.key}.block.${subject.device}.${depth}.${op}`;
+    const what = subject.device === "echo" ? "echo" : `${subject.device} ${op}`;
+    const common = { subject: `${subject.title}, ${what}`, load };
+    return [
+      {
+        ...common,
+        name: `${name}_ops`,
+        chart: `Blocks of 4 KiB, ${depth} under way: operations`,
+        unit: "calls/s",
+        better: "more",
+        rounds: rounds.map(rateOf),
+      },
+      {
+        ...common,
+        name: `${name}_p50_us`,
+        chart: `Blocks of 4 KiB, ${depth} under way: latency, median`,
+        unit: "µs",
+        better: "less",
+        rounds: rounds.map(({ quantilesUs }) => quantile(quantilesUs, 0.5)),
+      },
+    ];
+  });
+}
+
+const rateOf = (measured: Measured | undefined): number =>
+  measured === undefined ? Number.NaN : Math.round((measured.calls / measured.elapsedMs) * 1000);

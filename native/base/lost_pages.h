@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cinnabar::base {
+
+/// Watches a mapping of a file. An access to a page that the file has lost raises SIGBUS, which
+/// would end the process. While this lives, a signal handler of the process puts pages of zeros in
+/// the place of lost ones, marks the mapping as damaged, and the access goes on.
+///
+/// A page is lost when somebody truncates the file, and when the system cannot read or allocate it.
+class LostPages {
+ public:
+  /// `begin` to `begin + length` are whole pages of `page` bytes, which `file` backs. The handler
+  /// writes the number 1 to `alarm` when it has repaired something, unless that is negative. Both
+  /// descriptors outlive this.
+  LostPages(uint8_t* begin, size_t length, size_t page, int file, int alarm);
+  /// The mapping goes after it.
+  ~LostPages();
+  LostPages(const LostPages&) = delete;
+  LostPages& operator=(const LostPages&) = delete;
+
+  /// Whether a page was replaced, or `mark` was called.
+  bool any() const;
+  void mark();
+
+ private:
+  struct WatchedMapping* entry_;
+};
+
+}  // namespace cinnabar::base

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <napi.h>
+
+namespace cinnabar::binding {
+
+/// Adds watchLostPages, mapFile, showMapped, isDamaged, and flushMapped, which need no port.
+void addMappedFileFunctions(Napi::Env env, Napi::Object exports);
+
+}  // namespace cinnabar::binding

@@ -1,0 +1,307 @@
+import { createHash } from "node:crypto";
+import { existsSync, realpathSync } from "node:fs";
+import { createRequire } from "node:module";
+import { hostname } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import type { NbdServer, NvmeTarget } from "cinnabar-nvme";
+import { argumentsOf } from "../arguments.ts";
+import { type Command, UsageError } from "../command.ts";
+import { CommandError, untilEnded } from "../connection.ts";
+import { CountedDevice, type DeviceCounts } from "../counted-device.ts";
+import { shortNumber } from "../inspected.ts";
+import { bytes, milliseconds } from "../quantities.ts";
+import type { Terminal } from "../terminal.ts";
+
+const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nbd PATH|HOST:PORT…]
+       [OPTION…]
+
+Serves a file, or a block special file, as a disk: to hosts of NVMe/TCP, such as
+Linux, and to clients of NBD. It goes on until Ctrl-C or SIGTERM, and flushes the
+disk then. It prints where it listens, then operations and bytes in a second,
+errors and connections: on a terminal in one line that changes, elsewhere in a
+line for each interval in which something happened. Needs the package
+cinnabar-nvme.
+
+  --nvme-tcp HOST:PORT  Listens for hosts of NVMe/TCP. Their usual port is 4420;
+                        0 takes a free one. Repeatable.
+  --nbd PATH|HOST:PORT  Listens for clients of NBD, at a Unix socket that this user
+                        alone may open, or at a TCP port. Repeatable.
+  --allow-host NQN      A host of NVMe/TCP that may connect, by the name that it
+                        gives itself, or any. Repeatable. Default: any, where all
+                        addresses are those of loopback. Elsewhere it must be given.
+  --nqn NQN             The name of the disk for hosts of NVMe/TCP. Default: made
+                        of the names of this machine and of FILE.
+  --bytes SIZE          The size, such as 64MiB. A FILE that is missing is made, a
+                        shorter one gets longer. Default: the size of FILE.
+  --block SIZE          The smallest unit of reads and writes. Default: 4096.
+  --read-only           The disk takes no writes.
+  --every TIME          The interval, 100ms or longer. Default: 1s.
+  --json                Prints one JSON object on one line at the start, for each
+                        interval and at the end.`;
+
+const options = {
+  "nvme-tcp": { type: "string", multiple: true, default: [] as string[] },
+  nbd: { type: "string", multiple: true, default: [] as string[] },
+  "allow-host": { type: "string", multiple: true, default: [] as string[] },
+  nqn: { type: "string" },
+  bytes: { type: "string" },
+  block: { type: "string" },
+  "read-only": { type: "boolean", default: false },
+  every: { type: "string", default: "1s" },
+  json: { type: "boolean", default: false },
+} as const;
+
+type Nvme = typeof import("cinnabar-nvme");
+type Values = ReturnType<typeof argumentsOf<typeof options>>["values"];
+
+const shortestMs = 100;
+
+/** `cinnabar disk`: a file as a disk of others. */
+export const disk: Command = {
+  help,
+  run(args, terminal) {
+    const { values, positionals } = argumentsOf(args, options);
+    const [verb, file, ...more] = positionals;
+    if (verb !== "serve" || file === undefined || more.length > 0)
+      throw new UsageError("expected serve and one FILE");
+    const plan = planOf(file, values);
+    return untilEnded("disk", terminal, async ({ signal }) => {
+      const nvme = await loadNvme();
+      const device = new CountedDevice(
+        await reported(() =>
+          nvme.openFileDevice(file, {
+            isReadOnly: values["read-only"],
+            ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
+            ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
+          }),
+        ),
+      );
+      const served: Served = { targets: [], servers: [] };
+      try {
+        await listen(nvme, device, plan, served);
+        const output = new Output(device.counts, served, values.json, terminal);
+        output.serving(file, device, plan.nqn);
+        while (!signal.aborted) {
+          await pause(plan.everyMs, undefined, { signal }).catch(() => {});
+          if (!signal.aborted) output.interval();
+        }
+        output.ended();
+      } finally {
+        await end(device, served, terminal);
+      }
+      return 0;
+    });
+  },
+};
+
+/** What the arguments ask for. */
+interface Plan {
+  readonly nvmeTcp: readonly Address[];
+  readonly nbd: readonly (Address | { readonly path: string })[];
+  readonly hosts: readonly string[] | "any";
+  readonly nqn: string;
+  readonly bytes: number | undefined;
+  readonly blockBytes: number | undefined;
+  readonly everyMs: number;
+}
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+interface Served {
+  readonly targets: NvmeTarget[];
+  readonly servers: NbdServer[];
+}
+
+/** @throws UsageError */
+function planOf(file: string, values: Values): Plan {
+  const nvmeTcp = values["nvme-tcp"].map((text) => {
+    const address = addressOf("--nvme-tcp", text);
+    if (address === undefined)
+      throw new UsageError(`--nvme-tcp must be HOST:PORT, such as 127.0.0.1:4420, it is "${text}"`);
+    return address;
+  });
+  const nbd = values.nbd.map((text) => addressOf("--nbd", text) ?? { path: text });
+  if (nvmeTcp.length + nbd.length === 0) throw new UsageError("give --nvme-tcp, --nbd or both");
+  const allowed = values["allow-host"];
+  if (allowed.length === 0 && nvmeTcp.some(({ host }) => !isLoopback(host)))
+    throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
+  const everyMs = milliseconds("--every", values.every);
+  if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
+  return {
+    nvmeTcp,
+    nbd,
+    hosts: allowed.length === 0 || allowed.includes("any") ? "any" : allowed,
+    nqn: values.nqn ?? nqnOf(file),
+    bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
+    blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+    everyMs,
+  };
+}
+
+/** The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for what has another form: a path. */
+function addressOf(option: string, text: string): Address | undefined {
+  const [, inBrackets, plain, digits = ""] = /^(?:\[([^\]/]+)\]|([^[\]:/]+)):(\d+)$/.exec(text) ?? [];
+  const host = inBrackets ?? plain;
+  if (host === undefined) return undefined;
+  const port = Number(digits);
+  if (port > 65_535) throw new UsageError(`${option}: a port is from 0 to 65535, it is ${digits}`);
+  return { host, port };
+}
+
+const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
+
+/** The same for a file each time, so that hosts know the disk again. The form with a UUID belongs to nobody's domain. */
+function nqnOf(file: string): string {
+  let path = resolve(file);
+  // The file may be one that is to be made.
+  if (existsSync(dirname(path))) path = join(realpathSync(dirname(path)), basename(path));
+  const hash = createHash("sha256").update(`${hostname()} ${path}`).digest();
+  hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x80;
+  hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80;
+  const uuid = hash.toString("hex", 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  return `nqn.2014-08.org.nvmexpress:uuid:${uuid}`;
+}
+
+/** The package is not part of Cinnabar's own: it stands beside it, or in the folder where the command runs. */
+async function loadNvme(): Promise<Nvme> {
+  try {
+    return await import("cinnabar-nvme");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
+  }
+  let file: string;
+  try {
+    file = createRequire(join(process.cwd(), "package.json")).resolve("cinnabar-nvme");
+  } catch (error) {
+    throw new CommandError(
+      "the package cinnabar-nvme is missing: install it beside cinnabar, in the same version",
+      1,
+      error,
+    );
+  }
+  return (await import(pathToFileURL(file).href)) as Nvme;
+}
+
+async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
+  const { nqn, hosts } = plan;
+  for (const address of plan.nvmeTcp) {
+    const subsystems = [{ nqn, namespaces: [device], hosts }];
+    served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, subsystems })));
+  }
+  for (const address of plan.nbd) served.servers.push(await reported(() => nvme.serveNbd(device, address)));
+}
+
+/** What the package refuses is said in one line: a file, a size, an address. */
+async function reported<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new CommandError((error as Error).message, 1, error);
+  }
+}
+
+/** Answers what is under way, takes no more, and makes what was written durable. */
+async function end(device: CountedDevice, { targets, servers }: Served, terminal: Terminal): Promise<void> {
+  await Promise.all([...targets, ...servers].map((one) => one.close()));
+  try {
+    await device.flush();
+  } catch (error) {
+    terminal.complain(`cinnabar disk: what was written last may be lost: ${(error as Error).message}`);
+  }
+  await device.close();
+}
+
+/** What the command prints while it serves. */
+class Output {
+  readonly #counts: DeviceCounts;
+  readonly #served: Served;
+  readonly #isJson: boolean;
+  readonly #terminal: Terminal;
+  #before: DeviceCounts;
+  #beforeMs = performance.now();
+  #connectionsBefore = 0;
+  /** The line of figures stands above the cursor, and the next one takes its place. */
+  #hasLine = false;
+
+  constructor(counts: DeviceCounts, served: Served, isJson: boolean, terminal: Terminal) {
+    this.#counts = counts;
+    this.#served = served;
+    this.#isJson = isJson;
+    this.#terminal = terminal;
+    this.#before = { ...counts };
+  }
+
+  serving(file: string, device: CountedDevice, nqn: string): void {
+    const { bytes: size, blockBytes, isReadOnly } = device;
+    const nvmeTcp = this.#served.targets.map(({ address }) => ({ ...address, nqn }));
+    const nbd = this.#served.servers.map(({ uri }) => uri);
+    if (this.#isJson) {
+      this.#print({ event: "serving", file, bytes: size, blockBytes, isReadOnly, nvmeTcp, nbd });
+      return;
+    }
+    this.#terminal.print(`${file}: ${size} bytes, blocks of ${blockBytes}${isReadOnly ? ", read-only" : ""}`);
+    for (const { host, port } of nvmeTcp)
+      this.#terminal.print(`nvme-tcp: ${host.includes(":") ? `[${host}]` : host}:${port} ${nqn}`);
+    for (const uri of nbd) this.#terminal.print(`nbd: ${uri}`);
+  }
+
+  /** The figures since the last time. */
+  interval(): void {
+    const nowMs = performance.now();
+    const seconds = (nowMs - this.#beforeMs) / 1000;
+    const before = this.#before;
+    const now = { ...this.#counts };
+    const connections = [...this.#served.targets, ...this.#served.servers].reduce(
+      (sum, one) => sum + one.stats().open,
+      0,
+    );
+    const isQuiet =
+      connections === this.#connectionsBefore &&
+      now.reads + now.writes + now.others + now.failed ===
+        before.reads + before.writes + before.others + before.failed;
+    this.#before = now;
+    this.#beforeMs = nowMs;
+    this.#connectionsBefore = connections;
+    const figures = {
+      readsPerSecond: (now.reads - before.reads) / seconds,
+      readBytesPerSecond: (now.readBytes - before.readBytes) / seconds,
+      writesPerSecond: (now.writes - before.writes) / seconds,
+      writtenBytesPerSecond: (now.writtenBytes - before.writtenBytes) / seconds,
+      othersPerSecond: (now.others - before.others) / seconds,
+      failed: now.failed - before.failed,
+      connections,
+    };
+    if (this.#isJson) {
+      this.#print({ event: "interval", seconds, ...figures });
+      return;
+    }
+    const isOnScreen = this.#terminal.rows !== undefined;
+    if (!isOnScreen && isQuiet) return;
+    const line = [
+      `${shortNumber(figures.readsPerSecond)} reads/s ${shortNumber(figures.readBytesPerSecond)}B/s`,
+      `${shortNumber(figures.writesPerSecond)} writes/s ${shortNumber(figures.writtenBytesPerSecond)}B/s`,
+      `${shortNumber(figures.othersPerSecond)} others/s`,
+      `${now.failed} errors`,
+      `${connections} connections`,
+    ].join(", ");
+    // One line up, and that line cleared.
+    const start = isOnScreen && this.#hasLine ? "\u001b[1A\u001b[2K" : "";
+    this.#terminal.print(start + line.slice(0, this.#terminal.columns));
+    this.#hasLine = true;
+  }
+
+  ended(): void {
+    const { reads, writes, others, failed } = this.#counts;
+    if (this.#isJson) this.#print({ event: "ended", ...this.#counts });
+    else this.#terminal.print(`ended: ${reads} reads, ${writes} writes, ${others} others, ${failed} errors`);
+  }
+
+  #print(value: object): void {
+    this.#terminal.print(JSON.stringify(value));
+  }
+}

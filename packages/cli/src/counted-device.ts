@@ -1,0 +1,94 @@
+import type { BlockDevice, WriteOptions, WriteZeroesOptions } from "cinnabar-nvme";
+
+/** What was asked of a device since the start. */
+export interface DeviceCounts {
+  reads: number;
+  readBytes: number;
+  writes: number;
+  writtenBytes: number;
+  /** Flushes, trims, zeroes and comparisons. */
+  others: number;
+  /** Operations of all kinds that failed. */
+  failed: number;
+}
+
+/** A device in front of another, which counts what passes. */
+export class CountedDevice implements BlockDevice {
+  readonly bytes: number;
+  readonly blockBytes: number;
+  readonly isReadOnly: boolean;
+  readonly trimsToZero: boolean;
+  readonly counts: DeviceCounts = {
+    reads: 0,
+    readBytes: 0,
+    writes: 0,
+    writtenBytes: 0,
+    others: 0,
+    failed: 0,
+  };
+  readonly #device: BlockDevice;
+
+  constructor(device: BlockDevice) {
+    this.#device = device;
+    this.bytes = device.bytes;
+    this.blockBytes = device.blockBytes;
+    this.isReadOnly = device.isReadOnly;
+    this.trimsToZero = device.trimsToZero;
+  }
+
+  async read(offset: number, into: Uint8Array): Promise<void> {
+    await this.#noted(this.#device.read(offset, into));
+    this.counts.reads++;
+    this.counts.readBytes += into.length;
+  }
+
+  async write(offset: number, data: Uint8Array, options?: WriteOptions): Promise<void> {
+    await this.#noted(this.#device.write(offset, data, options));
+    this.counts.writes++;
+    this.counts.writtenBytes += data.length;
+  }
+
+  flush(): Promise<void> {
+    return this.#other(this.#device.flush());
+  }
+
+  trim(offset: number, bytes: number): Promise<void> {
+    return this.#other(this.#device.trim(offset, bytes));
+  }
+
+  writeZeroes(offset: number, bytes: number, options?: WriteZeroesOptions): Promise<void> {
+    return this.#other(this.#device.writeZeroes(offset, bytes, options));
+  }
+
+  compare(offset: number, data: Uint8Array): Promise<boolean> {
+    return this.#other(this.#device.compare(offset, data));
+  }
+
+  /** It is not counted: it moves no blocks. */
+  extents(offset: number, bytes: number): ReturnType<BlockDevice["extents"]> {
+    return this.#device.extents(offset, bytes);
+  }
+
+  close(): Promise<void> {
+    return this.#device.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #other<T>(operation: Promise<T>): Promise<T> {
+    const result = await this.#noted(operation);
+    this.counts.others++;
+    return result;
+  }
+
+  async #noted<T>(operation: Promise<T>): Promise<T> {
+    try {
+      return await operation;
+    } catch (error) {
+      this.counts.failed++;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,278 @@
+import { randomBytes } from "node:crypto";
+import {
+  type CallContext,
+  type Implementation,
+  implement,
+  type RemoteRegionLike,
+  RpcError,
+} from "cinnabar/standard";
+import {
+  type Command,
+  fabrics,
+  fabricsOpcode,
+  isFromHost,
+  isToHost,
+  parseCommand,
+  sgl,
+} from "../nvme/command.ts";
+import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import { workOf } from "../nvme/queue-work.ts";
+import { type Completion, status, statusField } from "../nvme/status.ts";
+import { Credit } from "../socket/credit.ts";
+import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
+
+/** Queues that may be open at the same time, of all hosts. */
+const maxQueues = 1024;
+
+type ConnectQueue = (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
+
+/** A target as a service: its queues live as long as the streams of their hosts. */
+export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implementation {
+  const queues = new Map<bigint, CallQueue>();
+  /** A queue belongs to the peer that has opened it. */
+  const queueOf = (capsule: Buffer, call: CallContext): CallQueue => {
+    const queue = queues.get(capsule.readBigUInt64LE(0));
+    if (queue === undefined || queue.peer !== call.peer)
+      throw new RpcError({ code: "failed_precondition", message: "this queue has ended, or never was" });
+    return queue;
+  };
+  return implement(Capsules, {
+    async *open(input, call) {
+      const capsule = bufferOf(input);
+      const command = commandOf(capsule);
+      const data = capsule.subarray(dataAt.capsule);
+      const key = randomBytes(keyBytes).readBigUInt64LE();
+      const queue = new CallQueue(call.peer, maxBytes);
+      try {
+        const completion =
+          queues.size < maxQueues
+            ? await queue.connect(connect, command, data)
+            : { status: status.controllerBusy };
+        const answer = answerOf(command, completion, keyBytes);
+        answer.writeBigUInt64LE(key, dataAt.answer);
+        if (queue.isOpen) queues.set(key, queue);
+        yield answer;
+        if (queue.isOpen) await queue.endedWith(call.signal);
+      } finally {
+        queues.delete(key);
+        queue.leave();
+      }
+    },
+    submit(input, call) {
+      const capsule = bufferOf(input);
+      return queueOf(capsule, call).execute(commandOf(capsule), capsule.subarray(dataAt.capsule));
+    },
+    gather({ capsule: input, memory }, call) {
+      const capsule = bufferOf(input);
+      return queueOf(capsule, call).gather(commandOf(capsule), memory, call);
+    },
+    scatter({ capsule: input, memory }, call) {
+      const capsule = bufferOf(input);
+      return queueOf(capsule, call).scatter(commandOf(capsule), memory, call);
+    },
+  });
+}
+
+const commandOf = (capsule: Buffer): Command => parseCommand(capsule.subarray(keyBytes, dataAt.capsule));
+
+/** A completion as bytes, with room for data behind it. */
+function answerOf(command: Command, { status: outcome, result = 0n }: Completion, dataBytes = 0): Buffer {
+  const answer = Buffer.alloc(dataAt.answer + dataBytes);
+  fillCompletion(answer, command, outcome, result);
+  return answer;
+}
+
+function fillCompletion(answer: Buffer, { id }: Command, outcome: Completion["status"], result = 0n): void {
+  answer.writeBigUInt64LE(result, 0);
+  answer.writeUInt32LE(0, 8);
+  answer.writeUInt16LE(id, 12);
+  answer.writeUInt16LE(statusField(outcome), 14);
+}
+
+/** One queue of a controller: a stream and the calls of its host, the target's side. */
+class CallQueue implements Queue {
+  readonly peer: string;
+  readonly settled: Promise<void>;
+  readonly #memory: Credit;
+  #settle = () => {};
+  #controller: Controller | undefined;
+  #queueId = 0;
+  #entries = 0;
+  /** Commands that have no answer yet, and those of them that a device works on. */
+  #open = 0;
+  #underWay = 0;
+  #isGone = false;
+  #onGone = () => {};
+
+  constructor(peer: string, maxBytes: number) {
+    this.peer = peer;
+    this.#memory = new Credit(maxBytes);
+    this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  /** Connected, and not ended. */
+  get isOpen(): boolean {
+    return this.#controller !== undefined && !this.#isGone && !this.#controller.isEnded;
+  }
+
+  async connect(connect: ConnectQueue, command: Command, data: Buffer): Promise<Completion> {
+    if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect)
+      return { status: status.sequence };
+    if (command.sglKind !== sgl.inCapsule) return { status: status.sglType };
+    if (command.sglOffset !== 0n) return { status: status.sglOffset };
+    if (command.bytes !== 1024 || data.length !== 1024) return { status: status.sglLength };
+    const connected = await connect(this, command, data);
+    if ("refused" in connected) return connected.refused;
+    const { controller, queueId, entries } = connected;
+    this.#controller = controller;
+    this.#queueId = queueId;
+    this.#entries = entries;
+    return { status: status.success, result: BigInt(controller.id) };
+  }
+
+  abort(): void {
+    this.#isGone = true;
+    this.#onGone();
+  }
+
+  /** Resolves when the queue or the host's stream has ended. */
+  async endedWith(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return;
+    await new Promise<void>((resolve) => {
+      this.#onGone = resolve;
+      signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+
+  /** The host's stream is over. */
+  leave(): void {
+    this.#isGone = true;
+    if (this.#queueId === 0) this.#controller?.end();
+    if (this.#underWay === 0) this.#settle();
+  }
+
+  /** A command whose data, either way, are in its capsules. */
+  execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
+    return this.#counted(command, async (controller) => {
+      const work = workOf(controller, this.#queueId, command);
+      if ("code" in work) return answerOf(command, { status: work });
+      if (work.bytes > 0 && isFromHost(command)) {
+        if (command.sglKind !== sgl.inCapsule) return answerOf(command, { status: status.sglType });
+        if (command.sglOffset !== 0n) return answerOf(command, { status: status.sglOffset });
+        if (command.bytes !== work.bytes || inCapsule.length !== work.bytes)
+          return answerOf(command, { status: status.sglLength });
+        return answerOf(command, await this.#run(controller, () => work.run(inCapsule)));
+      }
+      const bytes = isToHost(command) ? work.bytes : 0;
+      if (inCapsule.length > 0 || (bytes > 0 && command.bytes !== bytes))
+        return answerOf(command, { status: status.sglLength });
+      if (bytes > 0 && command.sglKind !== sgl.transport)
+        return answerOf(command, { status: status.sglType });
+      await this.#memory.take(bytes);
+      try {
+        const answer = Buffer.allocUnsafe(dataAt.answer + bytes);
+        const into = answer.subarray(dataAt.answer);
+        const completion = await this.#run(controller, () => work.run(into));
+        const { data } = completion;
+        if (data === undefined) return answerOf(command, completion);
+        if (data !== into) data.copy(into);
+        fillCompletion(answer, command, completion.status, completion.result);
+        return answer;
+      } finally {
+        this.#memory.giveBack(bytes);
+      }
+    });
+  }
+
+  /** A command whose data the host has in its memory. */
+  gather(command: Command, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
+    return this.#counted(command, async (controller) => {
+      const work = this.#workOnMemory(controller, command, memory.byteLength, isFromHost(command));
+      if ("code" in work) return answerOf(command, { status: work });
+      const completion = await this.#withMemory(work.bytes, call, async (data) => {
+        await call.get(memory, data);
+        return () => this.#run(controller, () => work.run(data));
+      });
+      return answerOf(command, completion);
+    });
+  }
+
+  /** A command that fills the memory of the host. */
+  scatter(command: Command, memory: RemoteRegionLike<"write">, call: CallContext): Promise<Buffer> {
+    return this.#counted(command, async (controller) => {
+      const work = this.#workOnMemory(controller, command, memory.byteLength, isToHost(command));
+      if ("code" in work) return answerOf(command, { status: work });
+      const completion = await this.#withMemory(
+        work.bytes,
+        call,
+        async (into) => () => this.#run(controller, () => work.run(into)),
+      );
+      if (completion.data !== undefined) await call.put(completion.data, memory);
+      return answerOf(command, completion);
+    });
+  }
+
+  /**
+   * Gives memory to work of the device, and takes it back when the device is done. A host that gives the call up does
+   * not wait for that: its own memory is free when the handler has ended.
+   */
+  async #withMemory(
+    bytes: number,
+    { signal }: CallContext,
+    begin: (memory: Buffer) => Promise<() => Promise<Completion>>,
+  ): Promise<Completion> {
+    await this.#memory.take(bytes);
+    let work: Promise<Completion> | undefined;
+    try {
+      const run = await begin(Buffer.allocUnsafe(bytes));
+      signal.throwIfAborted();
+      work = run();
+    } finally {
+      if (work === undefined) this.#memory.giveBack(bytes);
+    }
+    const done = work.finally(() => this.#memory.giveBack(bytes));
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(signal.reason);
+      signal.addEventListener("abort", onAbort, { once: true });
+      void done.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    });
+  }
+
+  #workOnMemory(controller: Controller, command: Command, memoryBytes: number, isThisWay: boolean) {
+    const work = workOf(controller, this.#queueId, command);
+    if ("code" in work) return work;
+    if (command.sglKind !== sgl.transport) return status.sglType;
+    const fits = isThisWay && work.bytes > 0 && command.bytes === work.bytes && memoryBytes === work.bytes;
+    return fits ? work : status.sglLength;
+  }
+
+  async #counted(command: Command, work: (controller: Controller) => Promise<Buffer>): Promise<Buffer> {
+    const controller = this.#controller;
+    if (controller === undefined) throw queueEnded();
+    // A host that has given up a call may use its place again before the device is done.
+    if (this.#open >= this.#entries) return answerOf(command, { status: status.notReady });
+    this.#open++;
+    try {
+      return await work(controller);
+    } finally {
+      this.#open--;
+    }
+  }
+
+  /** Nothing begins when the queue has ended. */
+  async #run(controller: Controller, work: () => Promise<Completion>): Promise<Completion> {
+    if (this.#isGone || controller.isEnded) throw queueEnded();
+    this.#underWay++;
+    try {
+      return await work();
+    } catch {
+      return { status: status.internal };
+    } finally {
+      this.#underWay--;
+      if (this.#isGone && this.#underWay === 0) this.#settle();
+    }
+  }
+}
+
+const queueEnded = () =>
+  new RpcError({ code: "failed_precondition", message: "this queue has ended, or never was" });

@@ -1,0 +1,197 @@
+import { type Client, type Engine, type Peer, type Region, RpcError } from "cinnabar/standard";
+import {
+  type Answer,
+  CommandIds,
+  type HostCommand,
+  QueueLostError,
+  type SubmissionQueue,
+} from "../host/submission-queue.ts";
+import { sgl } from "../nvme/command.ts";
+import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
+
+/** The longest data that a message of each transport has beside the capsule. Of others, devices: 12 KiB. */
+const messageDataBytes: Readonly<Record<string, number>> = {
+  mem: 28 * 1024,
+  shm: 28 * 1024,
+  tcp: 60 * 1024,
+  net: 60 * 1024,
+  "net+unix": 60 * 1024,
+  "net+pipe": 60 * 1024,
+};
+const deviceDataBytes = 12 * 1024;
+
+export interface CallQueueOptions {
+  readonly engine: Engine;
+  readonly url: string;
+  /** Entries of the queue: one more than the commands that may be under way. */
+  readonly entries: number;
+  /** How long a connection, and the answer to a command, may take, in milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/** A queue in calls of Cinnabar: a stream and calls, the host's side. */
+export class CallSubmissionQueue implements SubmissionQueue {
+  readonly lost: Promise<Error>;
+  readonly #engine: Engine;
+  readonly #peer: Peer;
+  readonly #client: Client<typeof Capsules>;
+  readonly #timeoutMs: number;
+  readonly #dataBytes: number;
+  readonly #ids: CommandIds;
+  readonly #ending = new AbortController();
+  #key: bigint | undefined;
+  #calls = 0;
+  #reason: Error | undefined;
+  #markLost: (reason: Error) => void = () => {};
+
+  private constructor(peer: Peer, { engine, url, entries, timeoutMs }: CallQueueOptions) {
+    this.#engine = engine;
+    this.#peer = peer;
+    this.#client = peer.client(Capsules);
+    this.#timeoutMs = timeoutMs;
+    this.#dataBytes = messageDataBytes[url.slice(0, url.indexOf(":"))] ?? deviceDataBytes;
+    this.#ids = new CommandIds(entries - 1);
+    this.lost = new Promise((resolve) => (this.#markLost = resolve));
+  }
+
+  /** @throws Error with the reason. */
+  static async open(options: CallQueueOptions, signal: AbortSignal): Promise<CallSubmissionQueue> {
+    const { engine, url, timeoutMs } = options;
+    const peer = await engine.connect(url, { timeoutMs });
+    if (!signal.aborted) return new CallSubmissionQueue(peer, options);
+    peer.close();
+    throw new Error("closed");
+  }
+
+  get underWay(): number {
+    return this.#calls + this.#ids.waiting;
+  }
+
+  /** What a message takes decides, not the controller. */
+  admit(): void {}
+
+  async submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
+    signal?.throwIfAborted();
+    if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
+    if (this.#key === undefined) return this.#open(command);
+    const taken = this.#ids.take(signal);
+    const id = typeof taken === "number" ? taken : await taken;
+    this.#calls++;
+    try {
+      if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
+      const timeoutMs = this.#timeoutMs;
+      // The end of the peer ends its calls.
+      return await this.#call(command, signal === undefined ? { timeoutMs } : { timeoutMs, signal });
+    } catch (error) {
+      if (signal?.aborted === true) throw signal.reason;
+      if (!(error instanceof RpcError)) throw error;
+      this.end(error);
+      throw new QueueLostError(error.notExecuted !== true, this.#reason ?? error);
+    } finally {
+      this.#calls--;
+      this.#ids.giveBack(id);
+    }
+  }
+
+  end(reason: Error): void {
+    if (this.#reason !== undefined) return;
+    this.#reason = reason;
+    this.#ending.abort(reason);
+    this.#ids.fail(new QueueLostError(false, reason));
+    this.#peer.close();
+    this.#markLost(reason);
+  }
+
+  /** Connect: opens the stream that the queue lives by. */
+  async #open(command: HostCommand): Promise<Answer> {
+    const { signal } = this.#ending;
+    const items = this.#client.open(capsuleOf(0n, command, true), { signal })[Symbol.asyncIterator]();
+    let late: NodeJS.Timeout | undefined;
+    try {
+      const silence = new Promise<never>((_, reject) => {
+        late = setTimeout(() => reject(new Error(`no answer within ${this.#timeoutMs} ms`)), this.#timeoutMs);
+      });
+      const { value, done } = await Promise.race([items.next(), silence]);
+      if (done === true || value === undefined || value.length < dataAt.answer + keyBytes)
+        throw new Error("the target has no answer to Connect");
+      const item = bufferOf(value);
+      const answer = parseAnswer(item);
+      if (answer.status === 0) {
+        this.#key = item.readBigUInt64LE(dataAt.answer);
+        void this.#follow(items);
+      }
+      return answer;
+    } catch (error) {
+      this.end(error as Error);
+      throw error;
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  /** The queue ends with its stream. */
+  async #follow(items: AsyncIterator<Uint8Array>): Promise<void> {
+    try {
+      while ((await items.next()).done !== true);
+      this.end(new Error("the target has ended the queue"));
+    } catch (error) {
+      this.end(error as Error);
+    }
+  }
+
+  async #call(command: HostCommand, options: { signal?: AbortSignal; timeoutMs: number }): Promise<Answer> {
+    const { fromHost, toHost } = command;
+    const key = this.#key as bigint;
+    if (fromHost !== undefined && fromHost.length > this.#dataBytes)
+      return this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
+        this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
+      );
+    if (toHost !== undefined && toHost.length > this.#dataBytes)
+      return this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
+        this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
+      );
+    const bytes = bufferOf(await this.#client.submit(capsuleOf(key, command, true), options));
+    const answer = parseAnswer(bytes);
+    if (answer.status === 0 && toHost !== undefined) {
+      if (bytes.length !== dataAt.answer + toHost.length)
+        throw new Error("the target has sent other data than asked for");
+      toHost.set(bytes.subarray(dataAt.answer));
+    }
+    return answer;
+  }
+
+  /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
+  async #lent<A extends "read" | "write">(
+    region: Region<A>,
+    call: (region: Region<A>) => Promise<Uint8Array>,
+  ): Promise<Answer> {
+    try {
+      return parseAnswer(bufferOf(await call(region)));
+    } catch (error) {
+      await region.revoke();
+      throw error;
+    } finally {
+      region.dispose();
+    }
+  }
+}
+
+function capsuleOf(key: bigint, { entry, fromHost, toHost }: HostCommand, isInCapsule: boolean): Buffer {
+  const data = isInCapsule ? fromHost : undefined;
+  const capsule = Buffer.allocUnsafe(dataAt.capsule + (data?.length ?? 0));
+  capsule.writeBigUInt64LE(key, 0);
+  entry.copy(capsule, keyBytes);
+  capsule.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, keyBytes + 32);
+  capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
+  if (data !== undefined) capsule.set(data, dataAt.capsule);
+  return capsule;
+}
+
+function parseAnswer(answer: Buffer): Answer {
+  const field = answer.readUInt16LE(14);
+  return {
+    status: (field >>> 1) & 0x7ff,
+    doNotRetry: (field & 0x8000) !== 0,
+    result: answer.readBigUInt64LE(0),
+  };
+}

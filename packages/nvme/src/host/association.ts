@@ -1,0 +1,320 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { admin, fabrics, fabricsOpcode, newEntry } from "../nvme/command.ts";
+import { status } from "../nvme/status.ts";
+import { type Answer, type HostCommand, QueueLostError, type SubmissionQueue } from "./submission-queue.ts";
+
+/** Who a host is, and which subsystem it wants. */
+export interface Identity {
+  readonly hostNqn: string;
+  /** 16 bytes. */
+  readonly hostId: Buffer;
+  readonly nqn: string;
+}
+
+export interface AssociationOptions {
+  readonly identity: Identity;
+  /** How many I/O queues; none for the discovery service. */
+  readonly queues: number;
+  /** Commands under way in one I/O queue. */
+  readonly queueDepth: number;
+  /** 0: none. */
+  readonly keepAliveMs: number;
+}
+
+/** Opens a queue of a transport with so many entries. */
+export type OpenQueue = (entries: number) => Promise<SubmissionQueue>;
+
+/** What a namespace says about itself. */
+export interface NamespaceFacts {
+  readonly nsid: number;
+  readonly bytes: number;
+  readonly blockBytes: number;
+  readonly isReadOnly: boolean;
+  /** Trimmed blocks read as zeroes. */
+  readonly trimsToZero: boolean;
+  /** Hexadecimal digits of its UUID or its other identifier that never changes. */
+  readonly id: string;
+}
+
+/** Optional commands of a controller. */
+export interface Abilities {
+  readonly compare: boolean;
+  readonly trim: boolean;
+  readonly writeZeroes: boolean;
+}
+
+const adminEntries = 32;
+const enabled = 0x00460001;
+const shutDown = 0x00464001;
+/** The longest transfer that is asked for, whatever the controller takes. */
+const longestTransferBytes = 1024 * 1024;
+/** How long a controller may take to shut down. */
+const shutdownMs = 2000;
+
+/** An association with a controller: an admin queue, I/O queues and keep-alive. It ends as a whole. */
+export class Association {
+  /** Resolves with the reason when it has ended. */
+  readonly lost: Promise<Error>;
+  readonly #admin: SubmissionQueue;
+  readonly #options: AssociationOptions;
+  readonly #queues: SubmissionQueue[] = [];
+  #keepAlive: NodeJS.Timeout | undefined;
+  /** Keep-alive commands without an answer. Two are sent in the keep-alive time. */
+  #unanswered = 0;
+  #reason: Error | undefined;
+  #markLost: (reason: Error) => void = () => {};
+  #maxTransferBytes = longestTransferBytes;
+  #abilities: Abilities = { compare: false, trim: false, writeZeroes: false };
+  #namespaces: readonly NamespaceFacts[] = [];
+
+  private constructor(adminQueue: SubmissionQueue, options: AssociationOptions) {
+    this.#admin = adminQueue;
+    this.#options = options;
+    this.lost = new Promise((resolve) => (this.#markLost = resolve));
+    void adminQueue.lost.then((reason) => this.end(reason));
+  }
+
+  /** Connects the queues, and learns what the controller has. @throws Error with the reason. */
+  static async open(
+    openQueue: OpenQueue,
+    options: AssociationOptions,
+    signal: AbortSignal,
+  ): Promise<Association> {
+    const association = new Association(await openQueue(adminEntries), options);
+    const onAbort = () => association.end(new Error("closed"));
+    signal.addEventListener("abort", onAbort);
+    try {
+      await association.#begin(openQueue);
+      return association;
+    } catch (error) {
+      association.end(error as Error);
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  get isLost(): boolean {
+    return this.#reason !== undefined;
+  }
+
+  /** The longest data of one command. */
+  get maxTransferBytes(): number {
+    return this.#maxTransferBytes;
+  }
+
+  get abilities(): Abilities {
+    return this.#abilities;
+  }
+
+  get namespaces(): readonly NamespaceFacts[] {
+    return this.#namespaces;
+  }
+
+  /** Commands of the I/O queues that have no answer yet. */
+  get underWay(): number {
+    return this.#queues.reduce((sum, queue) => sum + queue.underWay, 0);
+  }
+
+  /** Gives a command to the I/O queue with the fewest. @throws as `SubmissionQueue.submit`. */
+  submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
+    let [best] = this.#queues;
+    for (const queue of this.#queues) if (best === undefined || queue.underWay < best.underWay) best = queue;
+    if (best === undefined || this.#reason !== undefined)
+      return Promise.reject(new QueueLostError(false, this.#reason ?? new Error("no I/O queue")));
+    return best.submit(command, signal);
+  }
+
+  /** Reads a log page. */
+  async log(page: number, offset: number, bytes: number): Promise<Buffer> {
+    const data = Buffer.alloc(bytes);
+    const count = bytes / 4 - 1;
+    const words = [
+      (count & 0xffff) * 65_536 + page,
+      count >>> 16,
+      offset % 2 ** 32,
+      Math.floor(offset / 2 ** 32),
+    ];
+    await this.#command("Get Log Page", { entry: newEntry(admin.getLogPage, 0, words), toHost: data });
+    return data;
+  }
+
+  /** Ends it at once. */
+  end(reason: Error): void {
+    if (this.#reason !== undefined) return;
+    this.#reason = reason;
+    clearInterval(this.#keepAlive);
+    for (const queue of [...this.#queues, this.#admin]) queue.end(reason);
+    this.#markLost(reason);
+  }
+
+  /** Tells the controller to flush and to end. */
+  async shutDown(): Promise<void> {
+    if (this.#reason === undefined) {
+      const told = this.#setConfiguration(shutDown).catch(() => {});
+      const late = new AbortController();
+      await Promise.race([told, pause(shutdownMs, undefined, { signal: late.signal }).catch(() => {})]);
+      late.abort();
+    }
+    this.end(new Error("closed"));
+  }
+
+  async #begin(openQueue: OpenQueue): Promise<void> {
+    const { queues, queueDepth, keepAliveMs } = this.#options;
+    const controllerId = await this.#connect(this.#admin, 0, adminEntries, 0xffff);
+    const capabilities = await this.#property(0, 1);
+    await this.#enable(Number((capabilities >> 24n) & 0xffn) * 500);
+    const controller = await this.#identify(1, 0);
+    const pageShift = 12 + Number((capabilities >> 48n) & 0xfn);
+    const transferShift = controller.readUInt8(77);
+    if (transferShift > 0)
+      this.#maxTransferBytes = Math.min(longestTransferBytes, 2 ** (pageShift + transferShift));
+    if (keepAliveMs > 0) this.#keepAlive = setInterval(() => this.#beat(), keepAliveMs / 2);
+    if (queues === 0) return;
+    const optional = controller.readUInt16LE(520);
+    this.#abilities = {
+      compare: (optional & 1) !== 0,
+      trim: (optional & 4) !== 0,
+      writeZeroes: (optional & 8) !== 0,
+    };
+    if (controller.readUInt16LE(1800) !== 0)
+      throw new Error("the controller wants an offset in its capsules");
+    const inCapsuleBytes = Math.max(0, controller.readUInt32LE(1792) * 16 - 64);
+    const granted = await this.#command("Set Features", {
+      entry: newEntry(admin.setFeatures, 0, [7, (queues - 1) * 65_537]),
+    });
+    const count = Math.min(queues, Number(granted & 0xffffn) + 1);
+    const entries = Math.min(queueDepth, Number(capabilities & 0xffffn)) + 1;
+    for (let queueId = 1; queueId <= count; queueId++) {
+      const queue = await openQueue(entries);
+      this.#queues.push(queue);
+      void queue.lost.then((reason) => this.end(reason));
+      await this.#connect(queue, queueId, entries, controllerId);
+      queue.admit(inCapsuleBytes);
+    }
+    this.#namespaces = await this.#learnNamespaces();
+  }
+
+  async #connect(queue: SubmissionQueue, queueId: number, entries: number, controllerId: number) {
+    const { identity, keepAliveMs } = this.#options;
+    const words = [queueId * 65_536, entries - 1, queueId === 0 ? keepAliveMs : 0];
+    const data = Buffer.alloc(1024);
+    identity.hostId.copy(data);
+    data.writeUInt16LE(controllerId, 16);
+    data.write(identity.nqn, 256);
+    data.write(identity.hostNqn, 512);
+    const entry = newEntry(fabricsOpcode, fabrics.connect, words);
+    return Number((await this.#command("Connect", { entry, fromHost: data }, queue)) & 0xffffn);
+  }
+
+  async #enable(timeoutMs: number): Promise<void> {
+    await this.#setConfiguration(enabled);
+    const endMs = performance.now() + timeoutMs;
+    for (let waitMs = 1; ; waitMs *= 2) {
+      const state = await this.#property(0x1c, 0);
+      if ((state & 2n) !== 0n) throw new Error("the controller reports a fatal status");
+      if ((state & 1n) !== 0n) return;
+      if (performance.now() > endMs) throw new Error("the controller did not become ready");
+      await pause(Math.min(waitMs, 100));
+    }
+  }
+
+  async #learnNamespaces(): Promise<NamespaceFacts[]> {
+    const found: NamespaceFacts[] = [];
+    for (let last = 0; ; ) {
+      const list = await this.#identify(2, last);
+      for (let at = 0; at < 4096; at += 4) {
+        const nsid = list.readUInt32LE(at);
+        if (nsid === 0) return found;
+        // Anything else than rising numbers would go on for ever.
+        if (nsid <= last) throw new Error("the controller lists namespaces in no order");
+        last = nsid;
+        const facts = factsOf(nsid, await this.#identify(0, nsid), await this.#uuidOf(nsid));
+        if (facts !== undefined) found.push(facts);
+      }
+    }
+  }
+
+  /** The UUID that the namespace has. Controllers may not know the question. */
+  async #uuidOf(nsid: number): Promise<string | undefined> {
+    const list = await this.#identify(3, nsid).catch((error: unknown) => {
+      if (error instanceof StatusError) return undefined;
+      throw error;
+    });
+    for (let at = 0; list !== undefined && at + 20 <= 4096; ) {
+      const [type, length] = [list.readUInt8(at), list.readUInt8(at + 1)];
+      if (type === 3 && length === 16) return list.toString("hex", at + 4, at + 20);
+      if (length === 0) return undefined;
+      at += 4 + length;
+    }
+    return undefined;
+  }
+
+  #beat(): void {
+    if (this.#unanswered === 2) {
+      this.end(new Error(`the target did not answer within ${this.#options.keepAliveMs} ms`));
+      return;
+    }
+    this.#unanswered++;
+    this.#command("Keep Alive", { entry: newEntry(admin.keepAlive, 0) }).then(
+      () => (this.#unanswered = 0),
+      (error: unknown) => this.end(error as Error),
+    );
+  }
+
+  async #identify(kind: number, nsid: number): Promise<Buffer> {
+    const data = Buffer.alloc(4096);
+    await this.#command("Identify", { entry: newEntry(admin.identify, nsid, [kind]), toHost: data });
+    return data;
+  }
+
+  #setConfiguration(value: number): Promise<bigint> {
+    const entry = newEntry(fabricsOpcode, fabrics.propertySet, [0, 0x14, value, 0]);
+    return this.#command("Property Set", { entry });
+  }
+
+  #property(offset: number, size: number): Promise<bigint> {
+    return this.#command("Property Get", {
+      entry: newEntry(fabricsOpcode, fabrics.propertyGet, [size, offset]),
+    });
+  }
+
+  async #command(name: string, command: HostCommand, queue = this.#admin): Promise<bigint> {
+    const { status: outcome, result } = await queue.submit(command);
+    if (outcome !== 0) throw new StatusError(name, outcome);
+    return result;
+  }
+}
+
+/** A command of the admin queue, or Connect, that was refused. */
+export class StatusError extends Error {
+  constructor(name: string, outcome: number) {
+    const refusals: Record<number, string> = {
+      [status.controllerBusy.code]: "the controller is busy",
+      [status.connectParameters.code]: "it has no such subsystem, or wants other parameters",
+      [status.hostNotAllowed.code]: "it does not admit this host",
+    };
+    const why = name === "Connect" ? refusals[outcome] : undefined;
+    super(`the target refused ${name}: ${why ?? `status 0x${outcome.toString(16)}`}`);
+  }
+}
+
+/** Undefined for a format that no block device has: with metadata, or with blocks of another length. */
+function factsOf(nsid: number, data: Buffer, uuid: string | undefined): NamespaceFacts | undefined {
+  const format = data.readUInt8(26);
+  const index = (format & 0xf) | ((format >>> 1) & 0x30);
+  const at = 128 + 4 * index;
+  const blockShift = data.readUInt8(at + 2);
+  const blocks = data.readBigUInt64LE(0);
+  const bytes = Number(blocks) * 2 ** blockShift;
+  if (data.readUInt16LE(at) !== 0 || blockShift < 9 || blockShift > 16) return undefined;
+  if (blocks === 0n || !Number.isSafeInteger(bytes)) return undefined;
+  return {
+    nsid,
+    bytes,
+    blockBytes: 2 ** blockShift,
+    isReadOnly: (data.readUInt8(99) & 1) !== 0,
+    trimsToZero: (data.readUInt8(33) & 7) === 1,
+    id: uuid ?? data.toString("hex", 104, 128),
+  };
+}

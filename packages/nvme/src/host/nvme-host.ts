@@ -1,0 +1,458 @@
+import { createHash, randomUUID } from "node:crypto";
+import { setTimeout as pause } from "node:timers/promises";
+import {
+  anything,
+  boolean,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  integer,
+  list,
+  milliseconds,
+  required,
+  resolveNested,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
+import type { Engine } from "cinnabar/standard";
+import { CallSubmissionQueue } from "../calls/submission-queue.ts";
+import { BlockDeviceError } from "../device/block-device.ts";
+import { discoveryNqn } from "../nvme/command.ts";
+import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
+import { Association, type OpenQueue } from "./association.ts";
+import { type DiscoveredSubsystem, readDiscoveryLog } from "./discovery.ts";
+import { HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
+import { type Answer, type HostCommand, QueueLostError } from "./submission-queue.ts";
+
+/** An address of NVMe/TCP. */
+export interface NvmeAddress {
+  /** A name or an address. */
+  readonly host: string;
+  /** Default: 4420. */
+  readonly port?: number;
+}
+
+/** An engine of Cinnabar that serves the `capsules` of a target. */
+export interface NvmeEngineAddress {
+  /** The engine that calls. It stays open. */
+  readonly engine: Engine;
+  /** The URL of the engine that serves. */
+  readonly url: string;
+}
+
+/** One way to a subsystem. */
+export type NvmePath = NvmeAddress | NvmeEngineAddress;
+
+/** What `NvmeHost.connect` and `NvmeHost.discover` have in common. */
+export interface NvmeConnectionOptions {
+  /**
+   * The NQN of this host, which targets admit. Default: one with a random UUID. Give one where the target admits hosts
+   * by name.
+   */
+  readonly hostNqn?: string;
+  /** A digest over each header. Default: false. */
+  readonly headerDigest?: boolean;
+  /** A digest over data: those that TCP's checksum misses are found. Default: false. */
+  readonly dataDigest?: boolean;
+  /** How long a connection, and the answer to a command, may take, in milliseconds. Default: 30,000. */
+  readonly timeoutMs?: number;
+}
+
+/** The options of `NvmeHost.connect`. */
+export interface NvmeHostOptions extends NvmeConnectionOptions {
+  /** The NQN of the subsystem. */
+  readonly nqn: string;
+  /** Ways to it, from 1 to 16. The first that is connected carries all commands; the others take over. */
+  readonly paths: readonly NvmePath[];
+  /** I/O queues of each path: connections beside that of the admin queue, at most 64. Default: 1. */
+  readonly queues?: number;
+  /** Commands under way in a queue, at most 1,023. More wait at the host. The target may allow fewer. Default: 64. */
+  readonly queueDepth?: number;
+  /**
+   * For how long a target keeps what it has of a host that is silent, in milliseconds. The host speaks twice in that
+   * time. 0: for ever. Default: 10,000.
+   */
+  readonly keepAliveMs?: number;
+  /** How long to wait before a path that was lost, or could not be connected, is tried again. Default: 1,000. */
+  readonly reconnectMs?: number;
+  /** How long operations wait when no path is connected, in milliseconds. Default: 60,000. */
+  readonly lossTimeoutMs?: number;
+}
+
+/** One path at this moment. */
+export interface NvmePathStats {
+  /** `HOST:PORT`, or a URL. */
+  readonly address: string;
+  readonly isConnected: boolean;
+  /** How often it was connected. */
+  readonly connects: number;
+  /** Why it was lost, or could not be connected, the last time. */
+  readonly lastError: Error | undefined;
+}
+
+/** Counts of a host. */
+export interface NvmeHostStats {
+  readonly paths: readonly NvmePathStats[];
+  /** Commands that have no answer yet. */
+  readonly underWay: number;
+  /** Commands that were sent again, after a path was lost or the target asked for it. */
+  readonly repeated: number;
+}
+
+const nqnField = checkedBy((where, name, value): string => {
+  if (typeof value !== "string" || !value.startsWith("nqn.") || Buffer.byteLength(value) > 223)
+    fail(TypeError, where, name, "an NVMe qualified name of at most 223 bytes", value);
+  return value as string;
+});
+
+const addressFields = {
+  host: required(text(1, 255)),
+  port: integer(1, 65_535, 4420),
+} satisfies FieldsOf<NvmeAddress>;
+const engineFields = {
+  engine: required(anything<Engine>()),
+  url: required(text(1, 2048)),
+} satisfies FieldsOf<NvmeEngineAddress>;
+const pathField = checkedBy((where, name, value) =>
+  typeof value === "object" && value !== null && "url" in value
+    ? resolveNested(where, name, value, engineFields)
+    : resolveNested(where, name, value, addressFields),
+);
+
+const connectionFields = {
+  hostNqn: nqnField,
+  headerDigest: boolean(false),
+  dataDigest: boolean(false),
+  timeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
+} satisfies FieldsOf<NvmeConnectionOptions>;
+
+const fields = {
+  ...connectionFields,
+  nqn: required(nqnField),
+  paths: required(list(pathField, 1, 16)),
+  queues: integer(1, 64, 1),
+  queueDepth: integer(1, 1023, 64),
+  keepAliveMs: milliseconds({ low: 0, fallback: 10_000 }),
+  reconnectMs: milliseconds({ low: 1, fallback: 1000 }),
+  lossTimeoutMs: milliseconds({ low: 0, fallback: 60_000 }),
+} satisfies FieldsOf<NvmeHostOptions>;
+
+/** How often a command is repeated whose target answers that it may be. */
+const maxRepetitions = 5;
+/** Doubled each time. */
+const repetitionPauseMs = 10;
+
+/** Statuses after which a command may be sent again: internal, aborted, SQ deleted, transport, not ready. */
+const transientStatuses = new Set([0x06, 0x07, 0x08, 0x19, 0x22, 0x82]);
+const mayRepeat = ({ status, doNotRetry }: Answer): boolean =>
+  !doNotRetry && (transientStatuses.has(status) || status >>> 8 === 3);
+
+/** A way to the subsystem, and what it has come to. */
+interface Path {
+  readonly address: string;
+  readonly open: OpenQueue;
+  association: Association | undefined;
+  connects: number;
+  lastError: Error | undefined;
+}
+
+/** An association that was lost with a change under way. Its target may do the change until it has ended it. */
+interface Doubt {
+  readonly path: Path;
+  /** The path's count of connects then. */
+  readonly connects: number;
+  /** When the target has ended the association for silence, by this process's clock. */
+  readonly untilMs: number;
+}
+
+/**
+ * A host of NVMe over Fabrics: it connects to a subsystem and has its namespaces as devices. It connects again what it
+ * has lost, and sends again what had no answer.
+ *
+ * A read, a flush and a comparison are repeated at once, on any path. A write, zeroes and a trim that were sent may be
+ * under way in a target that the host has lost. They are repeated with the same data in the same place, before their
+ * promise resolves, and only when the target cannot do the first one afterwards: it has admitted this host on that path
+ * again, for which it ends what was there before; or twice the keep-alive time has gone, after which it has ended the
+ * silent host. With `keepAliveMs: 0` only the first counts.
+ */
+export class NvmeHost implements AsyncDisposable {
+  readonly #resolved: ReturnType<typeof resolveHost>;
+  readonly #hostNqn: string;
+  readonly #hostId: Buffer;
+  readonly #paths: readonly Path[];
+  readonly #closing = new AbortController();
+  readonly #waiting = new Set<() => void>();
+  #namespaces: readonly HostNamespace[] = [];
+  #maxTransferBytes = 0;
+  #lostMs = performance.now();
+  #repeated = 0;
+  #loops: readonly Promise<void>[] = [];
+  #closed: Promise<void> | undefined;
+
+  private constructor(resolved: ReturnType<typeof resolveHost>) {
+    this.#resolved = resolved;
+    this.#hostNqn = resolved.hostNqn ?? randomNqn();
+    this.#hostId = hostIdOf(this.#hostNqn);
+    const { headerDigest: header, dataDigest: data, timeoutMs } = resolved;
+    const { signal } = this.#closing;
+    this.#paths = resolved.paths.map((path) => ({
+      ...("url" in path
+        ? {
+            address: path.url,
+            open: (entries: number) => CallSubmissionQueue.open({ ...path, entries, timeoutMs }, signal),
+          }
+        : {
+            address: `${path.host}:${path.port}`,
+            open: (entries: number) =>
+              TcpSubmissionQueue.open({ ...path, digests: { header, data }, entries, timeoutMs }, signal),
+          }),
+      association: undefined,
+      connects: 0,
+      lastError: undefined,
+    }));
+  }
+
+  /**
+   * Connects to a subsystem. Resolves when one path is connected, and goes on with the others.
+   *
+   * @throws TypeError or RangeError for options that do not fit. Error where no path can be connected.
+   */
+  static async connect(options: NvmeHostOptions): Promise<NvmeHost> {
+    const resolved = resolveHost(options);
+    const host = new NvmeHost(resolved);
+    const first = host.#paths.map(
+      (path) => new Promise<void>((resolve, reject) => host.#begin(path, resolve, reject)),
+    );
+    try {
+      await Promise.any(first);
+    } catch (error) {
+      const { errors } = error as AggregateError;
+      const reasons = host.#paths.map(({ address }, index) => `${address}: ${errors[index].message}`);
+      await host.close();
+      throw new Error(`NvmeHost.connect: no path to ${resolved.nqn}: ${reasons.join("; ")}`, {
+        cause: error,
+      });
+    }
+    return host;
+  }
+
+  /**
+   * Asks a discovery service for the subsystems that this host may use. Targets have it at their own port or at 8009.
+   *
+   * @throws TypeError or RangeError for options that do not fit. Error where it cannot be asked.
+   */
+  static async discover(
+    options: NvmeAddress & NvmeConnectionOptions,
+  ): Promise<readonly DiscoveredSubsystem[]> {
+    const where = "NvmeHost.discover";
+    const resolved = resolveOptions(where, options, { ...connectionFields, ...addressFields });
+    const { host, port, timeoutMs, hostNqn = randomNqn() } = resolved;
+    const digests = { header: resolved.headerDigest, data: resolved.dataDigest };
+    const identity = { hostNqn, hostId: hostIdOf(hostNqn), nqn: discoveryNqn };
+    const { signal } = new AbortController();
+    let association: Association | undefined;
+    try {
+      association = await Association.open(
+        (entries) => TcpSubmissionQueue.open({ host, port, digests, entries, timeoutMs }, signal),
+        { identity, queues: 0, queueDepth: 1, keepAliveMs: 0 },
+        signal,
+      );
+      return await readDiscoveryLog(association);
+    } catch (cause) {
+      throw new Error(`${where}: ${host}:${port}: ${(cause as Error).message}`, { cause });
+    } finally {
+      await association?.shutDown();
+    }
+  }
+
+  /** The devices, by rising numbers: those of the time when the host connected. */
+  get namespaces(): readonly NvmeNamespace[] {
+    return this.#namespaces;
+  }
+
+  /** Counts at this moment. */
+  stats(): NvmeHostStats {
+    return {
+      paths: this.#paths.map(({ address, association, connects, lastError }) => ({
+        ...{ address, connects, lastError },
+        isConnected: association?.isLost === false,
+      })),
+      underWay: this.#paths.reduce((sum, { association }) => sum + (association?.underWay ?? 0), 0),
+      repeated: this.#repeated,
+    };
+  }
+
+  /**
+   * Waits for the operations under way, and tells the target to flush and to end. Operations that wait for a path fail.
+   * A second call waits for the first.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    this.#closing.abort();
+    this.#changed();
+    await Promise.all(this.#namespaces.map((namespace) => namespace.close()));
+    await Promise.all(this.#paths.map(({ association }) => association?.shutDown()));
+    await Promise.all(this.#loops);
+  }
+
+  /** Connects a path again and again until the host closes. Tells how the first time went. */
+  #begin(path: Path, connected: () => void, failed: (error: Error) => void): void {
+    const { reconnectMs } = this.#resolved;
+    const { signal } = this.#closing;
+    const loop = async () => {
+      while (!signal.aborted) {
+        const startedMs = performance.now();
+        try {
+          const association = await this.#associate(path);
+          path.association = association;
+          path.connects++;
+          connected();
+          this.#changed();
+          path.lastError = await association.lost;
+          path.association = undefined;
+          if (!this.#paths.some((one) => one.association !== undefined)) this.#lostMs = performance.now();
+          this.#changed();
+        } catch (error) {
+          if (!signal.aborted) path.lastError = error as Error;
+          failed(error as Error);
+        }
+        // A target that accepts and ends at once is not asked without a pause.
+        if (performance.now() - startedMs < reconnectMs)
+          await pause(reconnectMs, undefined, { signal }).catch(() => {});
+      }
+    };
+    this.#loops = [...this.#loops, loop()];
+  }
+
+  async #associate({ open }: Path): Promise<Association> {
+    const { nqn, queues, queueDepth, keepAliveMs } = this.#resolved;
+    const { signal } = this.#closing;
+    const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn };
+    const association = await Association.open(open, { identity, queues, queueDepth, keepAliveMs }, signal);
+    const fault = signal.aborted ? "closed" : this.#know(association);
+    if (fault === undefined) return association;
+    await association.shutDown();
+    throw new Error(fault);
+  }
+
+  /** The first association says what there is. The later ones must have the same. Undefined where all is well. */
+  #know(association: Association): string | undefined {
+    const { namespaces, abilities, maxTransferBytes } = association;
+    if (this.#maxTransferBytes === 0) {
+      if (namespaces.length === 0) return "the subsystem has no namespace that this host can use";
+      this.#maxTransferBytes = maxTransferBytes;
+      this.#namespaces = namespaces.map(
+        (facts) =>
+          new HostNamespace(facts, abilities, maxTransferBytes, (command, options) =>
+            this.#execute(command, options),
+          ),
+      );
+      return undefined;
+    }
+    if (maxTransferBytes < this.#maxTransferBytes)
+      return "this path takes shorter transfers than the first one";
+    const isSame = this.#namespaces.every((known) =>
+      namespaces.some(
+        ({ nsid, id, bytes, blockBytes }) =>
+          nsid === known.nsid && id === known.id && bytes === known.bytes && blockBytes === known.blockBytes,
+      ),
+    );
+    return isSame ? undefined : "this path leads to other namespaces than the first one";
+  }
+
+  async #execute(
+    command: HostCommand,
+    { isChange, signal }: { readonly isChange: boolean; readonly signal: AbortSignal | undefined },
+  ): Promise<Answer> {
+    const { keepAliveMs } = this.#resolved;
+    const doubts: Doubt[] = [];
+    for (let repetitions = 0; ; this.#repeated++) {
+      let path = doubts.length === 0 ? this.#paths.find(isOpen) : undefined;
+      path ??= await this.#pathFor(doubts, signal);
+      const { connects } = path;
+      let answer: Answer;
+      try {
+        answer = await path.association.submit(command, signal);
+      } catch (error) {
+        if (!(error instanceof QueueLostError)) throw error;
+        if (isChange && error.wasSent) {
+          const silenceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : 2 * keepAliveMs;
+          doubts.push({ path, connects, untilMs: performance.now() + silenceMs });
+        }
+        continue;
+      }
+      if (!mayRepeat(answer) || repetitions === maxRepetitions) return answer;
+      repetitions++;
+      await pause(repetitionPauseMs * 2 ** repetitions, undefined, signal === undefined ? {} : { signal });
+    }
+  }
+
+  /** The first path that is connected, when no doubt forbids it. */
+  async #pathFor(
+    doubts: readonly Doubt[],
+    signal: AbortSignal | undefined,
+  ): Promise<Path & { readonly association: Association }> {
+    const { lossTimeoutMs, nqn } = this.#resolved;
+    for (;;) {
+      signal?.throwIfAborted();
+      const path = this.#paths.find(isOpen);
+      const nowMs = performance.now();
+      const open = doubts.filter((doubt) => doubt.path.connects === doubt.connects && doubt.untilMs > nowMs);
+      if (path !== undefined && open.length === 0) return path;
+      const isInDoubt = open.length > 0 ? "; the target may have done it" : "";
+      if (this.#closing.signal.aborted && path === undefined)
+        throw new BlockDeviceError("closed", `the host is closed${isInDoubt}`);
+      let endMs = Math.max(...open.map(({ untilMs }) => untilMs));
+      if (path === undefined) {
+        // One that is being lost says so at once.
+        const isLosing = this.#paths.some(({ association }) => association !== undefined);
+        endMs = (isLosing ? nowMs : this.#lostMs) + lossTimeoutMs;
+        if (!isLosing && nowMs >= endMs) {
+          const reason = this.#paths[0]?.lastError;
+          const message = `no path to ${nqn} for ${lossTimeoutMs} ms: ${reason?.message}${isInDoubt}`;
+          throw new BlockDeviceError("io", message, reason);
+        }
+      }
+      await this.#change(endMs - nowMs, signal);
+    }
+  }
+
+  /** Waits until a path has changed, the time is over or the signal is aborted. */
+  #change(ms: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(done);
+        signal?.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, Math.min(Math.ceil(ms), 2 ** 31 - 1));
+      this.#waiting.add(done);
+      signal?.addEventListener("abort", done);
+    });
+  }
+
+  #changed(): void {
+    for (const wake of [...this.#waiting]) wake();
+  }
+}
+
+const isOpen = (path: Path): path is Path & { readonly association: Association } =>
+  path.association?.isLost === false;
+
+function resolveHost(options: NvmeHostOptions) {
+  return resolveOptions("NvmeHost.connect", options, fields);
+}
+
+const randomNqn = (): string => `nqn.2014-08.org.nvmexpress:uuid:${randomUUID()}`;
+
+/** Made of the NQN: a host that connects again, by whatever process, is known as the same. */
+const hostIdOf = (hostNqn: string): Buffer => createHash("sha256").update(hostNqn).digest().subarray(0, 16);

@@ -1,0 +1,182 @@
+import {
+  type BlockDevice,
+  BlockDeviceError,
+  CheckedDevice,
+  type WriteOptions,
+} from "../device/block-device.ts";
+import { io, newEntry } from "../nvme/command.ts";
+import { status } from "../nvme/status.ts";
+import type { Abilities, NamespaceFacts } from "./association.ts";
+import type { Answer, HostCommand } from "./submission-queue.ts";
+
+/** Options of every operation of a namespace. */
+export interface NvmeOperationOptions {
+  /**
+   * Gives the operation up: its promise rejects with the signal's reason, and its buffer is free again. A write that
+   * was sent may be done nevertheless.
+   */
+  readonly signal?: AbortSignal;
+}
+
+/** A namespace of a target as a device. `close` waits for its operations; the host stays connected. */
+export interface NvmeNamespace extends BlockDevice {
+  /** Its number in the subsystem. */
+  readonly nsid: number;
+  /** Hexadecimal digits of the UUID, or of another identifier that never changes. */
+  readonly id: string;
+  read(offset: number, into: Uint8Array, options?: NvmeOperationOptions): Promise<void>;
+  write(offset: number, data: Uint8Array, options?: WriteOptions & NvmeOperationOptions): Promise<void>;
+}
+
+/** Does a command on whatever path there is, again where that is safe. */
+export type Execute = (
+  command: HostCommand,
+  options: { readonly isChange: boolean; readonly signal: AbortSignal | undefined },
+) => Promise<Answer>;
+
+const fuaBit = 1 << 14;
+const deallocateBit = 1 << 9; // bit 25 of CDW12, of its upper half
+/** Blocks of one command, as NLB counts them. */
+const maxBlocks = 65_536;
+
+export class HostNamespace extends CheckedDevice implements NvmeNamespace {
+  readonly nsid: number;
+  readonly id: string;
+  override readonly trimsToZero: boolean;
+  readonly #execute: Execute;
+  readonly #abilities: Abilities;
+  readonly #maxTransferBytes: number;
+
+  constructor(facts: NamespaceFacts, abilities: Abilities, maxTransferBytes: number, execute: Execute) {
+    super(`namespace ${facts.nsid}`, facts);
+    this.nsid = facts.nsid;
+    this.id = facts.id;
+    this.trimsToZero = facts.trimsToZero && abilities.trim;
+    this.#abilities = abilities;
+    this.#maxTransferBytes = maxTransferBytes;
+    this.#execute = execute;
+  }
+
+  protected override readBlocks(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void> {
+    return this.#inParts(into, this.#maxTransferBytes, (at, toHost) =>
+      this.#io("read", io.read, offset + at, toHost.length, { toHost, signal }),
+    );
+  }
+
+  protected override writeBlocks(
+    offset: number,
+    data: Uint8Array,
+    fua: boolean,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const control = fua ? fuaBit : 0;
+    return this.#inParts(data, this.#maxTransferBytes, (at, fromHost) =>
+      this.#io("write", io.write, offset + at, fromHost.length, { fromHost, control, signal }),
+    );
+  }
+
+  protected override async flushBlocks(): Promise<void> {
+    await this.#done("flush", { entry: newEntry(io.flush, this.nsid) }, false);
+  }
+
+  protected override async trimBlocks(offset: number, bytes: number): Promise<void> {
+    if (!this.#abilities.trim) return;
+    const longest = this.blockBytes * (2 ** 32 - 1);
+    for (let at = 0; at < bytes; at += longest) {
+      const range = Buffer.alloc(16);
+      range.writeUInt32LE(Math.min(longest, bytes - at) / this.blockBytes, 4);
+      range.writeBigUInt64LE(BigInt((offset + at) / this.blockBytes), 8);
+      await this.#done(
+        "trim",
+        { entry: newEntry(io.datasetManagement, this.nsid, [0, 4]), fromHost: range },
+        true,
+      );
+    }
+  }
+
+  protected override async zeroBlocks(
+    offset: number,
+    bytes: number,
+    fua: boolean,
+    mayTrim: boolean,
+  ): Promise<void> {
+    if (!this.#abilities.writeZeroes) return super.zeroBlocks(offset, bytes, fua, mayTrim);
+    const control = (fua ? fuaBit : 0) | (mayTrim ? deallocateBit : 0);
+    const longest = maxBlocks * this.blockBytes;
+    for (let at = 0; at < bytes; at += longest)
+      await this.#io("writeZeroes", io.writeZeroes, offset + at, Math.min(longest, bytes - at), { control });
+  }
+
+  protected override async compareBlocks(offset: number, data: Uint8Array): Promise<boolean> {
+    if (!this.#abilities.compare) return super.compareBlocks(offset, data);
+    let isEqual = true;
+    await this.#inParts(data, this.#maxTransferBytes, async (at, fromHost) => {
+      const same = await this.#io("compare", io.compare, offset + at, fromHost.length, { fromHost });
+      isEqual &&= same;
+    });
+    return isEqual;
+  }
+
+  /** Does all parts at the same time, and is done with the buffer when all have ended. */
+  async #inParts(
+    whole: Uint8Array,
+    partBytes: number,
+    move: (at: number, part: Uint8Array) => Promise<unknown>,
+  ): Promise<void> {
+    if (whole.length <= partBytes) {
+      if (whole.length > 0) await move(0, whole);
+      return;
+    }
+    const parts: Promise<unknown>[] = [];
+    for (let at = 0; at < whole.length; at += partBytes)
+      parts.push(move(at, whole.subarray(at, at + partBytes)));
+    for (const outcome of await Promise.allSettled(parts))
+      if (outcome.status === "rejected") throw outcome.reason;
+  }
+
+  /** A command on a range. False where a comparison has found a difference. */
+  #io(
+    operation: string,
+    opcode: number,
+    offset: number,
+    bytes: number,
+    {
+      control = 0,
+      signal,
+      ...data
+    }: {
+      readonly toHost?: Uint8Array;
+      readonly fromHost?: Uint8Array;
+      readonly control?: number;
+      readonly signal?: AbortSignal | undefined;
+    },
+  ): Promise<boolean> {
+    const first = offset / this.blockBytes;
+    const count = bytes / this.blockBytes - 1;
+    const words = [first % 2 ** 32, Math.floor(first / 2 ** 32), count + control * 65_536];
+    const isChange = opcode === io.write || opcode === io.writeZeroes;
+    return this.#done(operation, { entry: newEntry(opcode, this.nsid, words), ...data }, isChange, signal);
+  }
+
+  async #done(
+    operation: string,
+    command: HostCommand,
+    isChange: boolean,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
+    const { status: outcome } = await this.#execute(command, { isChange, signal });
+    if (outcome === 0) return true;
+    if (outcome === status.compareFailure.code && operation === "compare") return false;
+    throw deviceError(`namespace ${this.nsid}: ${operation}`, outcome);
+  }
+}
+
+function deviceError(where: string, outcome: number): BlockDeviceError {
+  if (outcome === status.lbaRange.code)
+    return new BlockDeviceError("out_of_range", `${where}: the blocks lie beyond the end of the namespace`);
+  if (outcome === status.capacity.code)
+    return new BlockDeviceError("no_space", `${where}: the target has no space left`);
+  if (outcome === status.readOnly.code || outcome === 0x20)
+    return new BlockDeviceError("read_only", `${where}: the namespace is write-protected`);
+  return new BlockDeviceError("io", `${where}: the target answered with status 0x${outcome.toString(16)}`);
+}

@@ -1,0 +1,102 @@
+/** A command that a host gives to a queue. */
+export interface HostCommand {
+  /** The entry. The queue fills in identifier and SGL. */
+  readonly entry: Buffer;
+  /** Data for the controller. */
+  readonly fromHost?: Uint8Array;
+  /** Where the controller's data go: they fill it. */
+  readonly toHost?: Uint8Array;
+}
+
+/** What a controller answers. */
+export interface Answer {
+  /** Type in bits 8 to 10, code in bits 0 to 7. */
+  readonly status: number;
+  readonly doNotRetry: boolean;
+  /** The command's own result. */
+  readonly result: bigint;
+}
+
+/** The host's side of a queue. */
+export interface SubmissionQueue {
+  /** Commands that wait for their answer or for a place. */
+  readonly underWay: number;
+  /** Learns how long data may be in the capsule of a command, as the controller says it of I/O queues. */
+  admit(inCapsuleBytes: number): void;
+  /** Resolves with the reason when the queue has ended. */
+  readonly lost: Promise<Error>;
+  /**
+   * Sends a command when the queue has a place for it. The buffers of the command belong to the queue until the promise
+   * settles.
+   *
+   * @throws QueueLostError, or the reason of the signal. A command that was aborted may be done nevertheless.
+   */
+  submit(command: HostCommand, signal?: AbortSignal): Promise<Answer>;
+  /** Ends the queue. What its peer has not taken is not sent any more. */
+  end(reason: Error): void;
+}
+
+/** The queue has ended before the command had its answer. */
+export class QueueLostError extends Error {
+  override readonly name = "QueueLostError";
+  /** The controller may have done the command, or may do it still. */
+  readonly wasSent: boolean;
+
+  constructor(wasSent: boolean, reason: Error) {
+    super(reason.message, { cause: reason });
+    this.wasSent = wasSent;
+  }
+}
+
+/** The identifiers of a queue's commands: as many as it takes at the same time. Takers come in order. */
+export class CommandIds {
+  readonly #free: number[];
+  readonly #waiting = new Set<{
+    readonly resolve: (id: number) => void;
+    readonly reject: (error: unknown) => void;
+  }>();
+
+  constructor(count: number) {
+    this.#free = Array.from({ length: count }, (_, index) => count - 1 - index);
+  }
+
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  /** An identifier when there is one. The taker gives it back. */
+  take(signal?: AbortSignal): number | Promise<number> {
+    const id = this.#waiting.size === 0 ? this.#free.pop() : undefined;
+    if (id !== undefined) return id;
+    return new Promise((resolve, reject) => {
+      const release = () => {
+        this.#waiting.delete(waiting);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const waiting = {
+        resolve: (taken: number) => {
+          release();
+          resolve(taken);
+        },
+        reject: (error: unknown) => {
+          release();
+          reject(error);
+        },
+      };
+      const onAbort = () => waiting.reject(signal?.reason);
+      signal?.addEventListener("abort", onAbort);
+      this.#waiting.add(waiting);
+    });
+  }
+
+  giveBack(id: number): void {
+    const [next] = this.#waiting;
+    if (next === undefined) this.#free.push(id);
+    else next.resolve(id);
+  }
+
+  /** Ends those who wait. */
+  fail(error: Error): void {
+    for (const waiting of [...this.#waiting]) waiting.reject(error);
+  }
+}

@@ -1,0 +1,26 @@
+import { pduParts } from "./pdu.ts";
+
+/** The end of a connection by a fault of the peer: what a TermReq says. */
+export class FatalError extends Error {
+  readonly fes: number;
+  readonly fei: number;
+  readonly header: Buffer;
+
+  constructor(fes: number, fei: number, header: Buffer, message = "") {
+    super(message);
+    this.fes = fes;
+    this.fei = fei;
+    this.header = header;
+  }
+}
+
+/** The parts of the TermReq that tells a peer its fault. */
+export function terminationParts(type: number, { fes, fei, header }: FatalError): Buffer[] {
+  const request = Buffer.alloc(24);
+  request.writeUInt16LE(fes, 8);
+  request.writeUInt32LE(fei, 10);
+  const parts = pduParts(type, 0, request, { header: false, data: false }, header.subarray(0, 128));
+  // The offending header is data without an offset.
+  request.writeUInt8(0, 3);
+  return parts;
+}

@@ -1,0 +1,120 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
+import type { IncomingCall } from "./incoming-call.ts";
+
+/** What hears of a signal's abort. */
+export interface Abortable {
+  onAbort(reason: unknown): void;
+}
+
+/**
+ * The open calls of each signal. A signal is often shared by many calls, and a listener apiece costs more than a small
+ * call does.
+ */
+const watched = new WeakMap<AbortSignal, Set<Abortable>>();
+
+/**
+ * Calls `item.onAbort` when the signal aborts, until `unwatchAbort`. One listener serves all calls of a signal; it
+ * stays with the signal, which holds nothing by it but an empty set.
+ */
+export function watchAbort(signal: AbortSignal, item: Abortable): void {
+  let items = watched.get(signal);
+  if (items === undefined) {
+    items = new Set();
+    watched.set(signal, items);
+    const all = items;
+    const fire = () => {
+      for (const open of [...all]) open.onAbort(signal.reason);
+    };
+    signal.addEventListener("abort", fire, { once: true });
+  }
+  items.add(item);
+}
+
+export function unwatchAbort(signal: AbortSignal, item: Abortable): void {
+  watched.get(signal)?.delete(item);
+}
+
+/** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
+export type UnsentPhase = "waiting" | "connecting" | "backoff";
+
+/**
+ * A call that was made here. Its deadline, or the abort of a signal, may end it before its answer comes. It is armed in
+ * the engine's wheel until it settles, and the list of open calls finds it there.
+ */
+export abstract class MadeCall extends Timed implements Abortable {
+  /** When it was made, on the engine's clock. */
+  startedMs = 0;
+  /** Mostly none or one: the user's own, and that of the call that this one is made for. */
+  #signals: AbortSignal | readonly AbortSignal[] | undefined;
+
+  abstract get settled(): boolean;
+
+  /** Whether the list of open calls has it, and drains wait for it. */
+  abstract get isListed(): boolean;
+
+  /** Undefined when a request of it has left: its session lists that. */
+  get unsentPhase(): UnsentPhase | undefined {
+    return undefined;
+  }
+
+  /** `service/method`. */
+  get methodPath(): string {
+    return "";
+  }
+
+  /** Its peer, as far as it is known before a session is. */
+  get peerName(): string {
+    return "";
+  }
+
+  /** Ends the call, which has not settled, with this error. */
+  protected abstract endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
+
+  /** Ends the call when the signal aborts. A signal that has aborted before ends it now. */
+  protected listen(signal: AbortSignal | undefined): void {
+    if (signal === undefined || this.settled) return;
+    if (signal.aborted) return this.onAbort(signal.reason);
+    watchAbort(signal, this);
+    const other = this.#signals as AbortSignal | undefined;
+    this.#signals = other === undefined ? signal : [other, signal];
+  }
+
+  /** The call has settled: no signal ends it any more. */
+  protected unlisten(): void {
+    const signals = this.#signals;
+    if (signals === undefined) return;
+    if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
+    for (const signal of signals) unwatchAbort(signal, this);
+  }
+
+  onAbort(reason: unknown): void {
+    if (this.settled) return;
+    if (isTimeout(reason)) this.endEarly("deadline_exceeded", timeUp(reason), { cause: reason });
+    else this.endEarly("cancelled", "the caller gave up", { cause: reason });
+  }
+}
+
+/**
+ * The time that a call has, in milliseconds, rounded up: its own, and at most what is left to the call that it is made
+ * for.
+ */
+export function timeLeftIn(around: IncomingCall | undefined, nowMs: number, timeoutMs: number): number {
+  if (around === undefined) return timeoutMs;
+  return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - nowMs)));
+}
+
+/** What to say of a signal whose reason `isTimeout`. */
+function timeUp(reason: unknown): string {
+  return reason instanceof RpcError
+    ? "the deadline of the call being served has passed"
+    : "the caller's signal timed out";
+}
+
+/** Whether a signal's reason says that time is up: `AbortSignal.timeout`, or a served call whose own time was. */
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof RpcError
+    ? reason.code === "deadline_exceeded"
+    : reason instanceof DOMException && reason.name === "TimeoutError";
+}

@@ -1,0 +1,162 @@
+import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { NbdClient } from "../../packages/nvme/src/nbd/nbd-client.test-support.ts";
+import { type ConnectFields, HostQueue } from "../../packages/nvme/src/tcp/host.test-support.ts";
+import { cinnabar, program, type Running, start } from "./support/command-line.ts";
+
+let folder = "";
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "cinnabar-disk-"));
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+interface Serving {
+  readonly bytes: number;
+  readonly isReadOnly: boolean;
+  readonly nvmeTcp: readonly { readonly host: string; readonly port: number; readonly nqn: string }[];
+  readonly nbd: readonly string[];
+}
+
+async function serving(running: Running): Promise<Serving> {
+  const [first = ""] = await running.lines(1);
+  const told = JSON.parse(first);
+  expect(told.event).toBe("serving");
+  return told;
+}
+
+/** An admin queue and an I/O queue of a host. */
+async function connected({ nvmeTcp }: Serving, fields: Partial<ConnectFields> = {}): Promise<HostQueue> {
+  const [{ port, nqn } = { port: 0, nqn: "" }] = nvmeTcp;
+  const control = await HostQueue.open(port);
+  await control.greet();
+  const { status, result } = await control.connect({ nqn, ...fields });
+  if (status !== 0) throw new Error(`status ${status}`);
+  await control.setProperty(0x14, 0x460001);
+  const queue = await HostQueue.open(port);
+  await queue.greet();
+  await queue.connect({ nqn, queueId: 1, entries: 32, controllerId: Number(result), ...fields });
+  return queue;
+}
+
+/** The first interval that fits, of the lines that come. */
+async function intervalWith(running: Running, fits: (interval: Record<string, number>) => boolean) {
+  for (let count = 2; ; count++) {
+    const line = (await running.lines(count))[count - 1] ?? "";
+    const told = JSON.parse(line);
+    expect(told.event).toBe("interval");
+    if (fits(told)) return told;
+  }
+}
+
+describe("cinnabar disk serve", () => {
+  it("serves a file that it makes over NVMe/TCP and NBD, tells what passes, and ends cleanly", async () => {
+    const args = ["--bytes", "8MiB", "--nvme-tcp", "127.0.0.1:0", "--nbd", "disk.sock"];
+    const running = start(["disk", "serve", "new.img", ...args, "--every", "100ms", "--json"], {
+      cwd: folder,
+    });
+    const told = await serving(running);
+    expect(told).toMatchObject({
+      bytes: 8 * 1024 * 1024,
+      blockBytes: 4096,
+      isReadOnly: false,
+      nbd: ["nbd+unix:///disk?socket=disk.sock"],
+    });
+    const queue = await connected(told);
+    const block = Buffer.alloc(8192, "stamp");
+    expect((await queue.write(3, block)).status).toBe(0);
+    const found = await intervalWith(running, ({ writesPerSecond = 0 }) => writesPerSecond > 0);
+    expect(found.writtenBytesPerSecond / found.writesPerSecond).toBeCloseTo(8192);
+    expect(found).toMatchObject({ connections: 2, failed: 0 });
+    // The other door leads to the same disk.
+    const client = await NbdClient.open(told.nbd[0]?.replace("disk.sock", join(folder, "disk.sock")) ?? "");
+    expect((await client.read(3 * 4096, 8192)).equals(block)).toBe(true);
+    running.child.kill("SIGTERM");
+    const { status, stdout, stderr } = await running.ended;
+    expect({ status, stderr }).toEqual({ status: 143, stderr: "" });
+    const last = JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "");
+    expect(last).toMatchObject({ event: "ended", writes: 1, writtenBytes: 8192, reads: 1, failed: 0 });
+    expect((await readFile(join(folder, "new.img"))).subarray(3 * 4096, 5 * 4096).equals(block)).toBe(true);
+    // The name of the disk is the same when it is served again, by another name of the file.
+    const again = start(
+      ["disk", "serve", join(folder, "new.img"), "--nvme-tcp", "127.0.0.1:0", "--read-only"],
+      {
+        cwd: tmpdir(),
+      },
+    );
+    const [size = "", door = ""] = await again.lines(2);
+    expect(size).toBe(`${join(folder, "new.img")}: 8388608 bytes, blocks of 4096, read-only`);
+    expect(door).toMatch(new RegExp(`^nvme-tcp: 127\\.0\\.0\\.1:\\d+ ${told.nvmeTcp[0]?.nqn}$`));
+    again.child.kill("SIGINT");
+    expect(await again.ended).toMatchObject({
+      status: 130,
+      stdout: expect.stringMatching(/\nended: 0 reads, 0 writes, 0 others, 0 errors\n$/),
+    });
+  });
+
+  it("admits the hosts that it is told, and takes no writes where it is told so", async () => {
+    const nqn = "nqn.2026-11.test:disk";
+    const host = "nqn.2026-11.test:friend";
+    const args = ["--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--nqn", nqn, "--allow-host", host];
+    const first = start(["disk", "serve", "one.img", ...args, "--json"], { cwd: folder });
+    const told = await serving(first);
+    await expect(connected(told)).rejects.toThrow("status 388");
+    expect((await (await connected(told, { host })).write(0, Buffer.alloc(4096))).status).toBe(0);
+    first.child.kill("SIGTERM");
+    await first.ended;
+    const second = start(
+      ["disk", "serve", "one.img", "--nvme-tcp", "127.0.0.1:0", "--nqn", nqn, "--read-only", "--json"],
+      { cwd: folder },
+    );
+    const queue = await connected(await serving(second));
+    expect((await queue.write(0, Buffer.alloc(4096))).status).toBe(0x182);
+    expect((await queue.read(0, 4096)).status).toBe(0);
+    second.child.kill("SIGTERM");
+    await second.ended;
+  });
+
+  it.each<[string, readonly string[], number, RegExp]>([
+    ["no door", ["a.img"], 2, /give --nvme-tcp, --nbd or both/],
+    ["no file", ["--nbd", "a.sock"], 2, /expected serve and one FILE/],
+    ["an address of others without hosts", ["a.img", "--nvme-tcp", "0.0.0.0:0"], 2, /give --allow-host/],
+    ["a path for NVMe/TCP", ["a.img", "--nvme-tcp", "a.sock"], 2, /must be HOST:PORT/],
+    ["a port that is too high", ["a.img", "--nbd", "127.0.0.1:70000"], 2, /a port is from 0 to 65535/],
+    ["an interval that is too short", ["a.img", "--nbd", "a.sock", "--every", "1ms"], 2, /at least 100ms/],
+    ["a file that is missing", ["missing.img", "--nbd", "a.sock"], 1, /missing\.img: ENOENT/],
+    [
+      "a name that is none",
+      ["b.img", "--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--nqn", "x"],
+      1,
+      /an NVMe qualified/,
+    ],
+    [
+      "a folder that is missing",
+      ["c.img", "--bytes", "1MiB", "--nbd", "none/a.sock"],
+      1,
+      /serveNbd: cannot listen/,
+    ],
+  ])("refuses %s", async (_, args, status, complaint) => {
+    const ended = await cinnabar(["disk", "serve", ...args], { cwd: folder });
+    expect(ended).toMatchObject({ status, stdout: "" });
+    expect(ended.stderr).toMatch(complaint);
+    expect(ended.stderr.split("\n")).toHaveLength(2);
+  });
+
+  it("says what to install where the package is missing", async () => {
+    // A copy of the package that has no other beside it.
+    const copy = join(folder, "node_modules/cinnabar");
+    await cp(join(program, "../../.."), join(copy, "dist"), { recursive: true });
+    await cp(join(program, "../../../../package.json"), join(copy, "package.json"));
+    const ended = await cinnabar(["disk", "serve", "d.img", "--bytes", "1MiB", "--nbd", "d.sock"], {
+      cwd: folder,
+      program: join(copy, "dist/cli/bin/cinnabar.js"),
+    });
+    expect(ended).toEqual({
+      status: 1,
+      stdout: "",
+      stderr:
+        "cinnabar disk: the package cinnabar-nvme is missing: install it beside cinnabar, in the same version\n",
+    });
+  });
+});
