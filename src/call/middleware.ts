@@ -114,7 +114,11 @@ export const engineMiddlewareFields = {
  * Runs `chain`, the first one outermost, around `last`. No function here is async: each would cost every call a promise
  * and three turns of the microtask queue.
  */
-export function runChain(chain: readonly Middleware[], call: MiddlewareCall, last: () => unknown): Promise<unknown> {
+export function runChain(
+  chain: readonly Middleware[],
+  call: MiddlewareCall,
+  last: () => unknown,
+): Promise<unknown> {
   const from = (index: number): Promise<unknown> => {
     const middleware = chain[index];
     try {
