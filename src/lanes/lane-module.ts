@@ -1,7 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
-import type { Engine } from "../engine/engine.ts";
-import type { ServeOption } from "../engine/options.ts";
+import type { Engine, EngineOptions } from "../engine/engine.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { faultOfRules, type LaneRules } from "./lane-security.ts";
 
@@ -34,7 +33,7 @@ export interface LaneServices {
    * The services, or a function that makes them of the lane's engine, before it listens. Each lane has an engine of its
    * own: its `health` is that of the lane, and clients send no calls to a lane that does not serve. The lane closes it.
    */
-  readonly serve: ServeOption<Engine>;
+  readonly serve: NonNullable<EngineOptions["serve"]>;
   /**
    * Who may call what: the functions of the option `security`, which `openLanes` must have then. Default: none, so that
    * every peer that is let in may call every method.

@@ -1,4 +1,4 @@
-import { RpcError, type RpcErrorOrigin } from "../base/errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { oneOf, required } from "../base/options/options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
@@ -149,7 +149,7 @@ export function detached(what: string): RpcError {
 }
 
 /** The error for memory of a file that has lost bytes. */
-export function lostBytes(what: string, origin: RpcErrorOrigin = "local"): RpcError {
+export function lostBytes(what: string, origin: RpcError["origin"] = "local"): RpcError {
   return new RpcError({
     code: "data_loss",
     message: `${what} shows a file that has lost bytes: it was truncated, or its storage failed`,
