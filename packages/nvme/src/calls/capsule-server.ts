@@ -261,7 +261,7 @@ class CallQueue implements Queue {
 
   /** Nothing begins when the queue has ended. */
   async #run(controller: Controller, work: () => Promise<Completion>): Promise<Completion> {
-    if (this.#isGone || controller.isEnded) throw queueEnded();
+    if (!controller.checkAlive() || this.#isGone) throw queueEnded();
     this.#underWay++;
     try {
       return await work();

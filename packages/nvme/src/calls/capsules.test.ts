@@ -186,6 +186,20 @@ it("a silent host loses its controller after the keep-alive time", async () => {
   expect(host.stats().paths[0]?.isConnected).toBe(true);
 });
 
+it("a target that was stopped for longer than the keep-alive time, whose timers have not come, does no old command", async () => {
+  const { device, url } = await serve("mem");
+  const { host, disk } = await connectTo(url, { keepAliveMs: 60_000, reconnectMs: 60_000 });
+  const write = vi.spyOn(device, "write");
+  const now = performance.now();
+  vi.spyOn(performance, "now").mockReturnValue(now + 60_000);
+  const giveUp = new AbortController();
+  const writing = disk.write(0, Buffer.alloc(4096, 1), { signal: giveUp.signal });
+  await expect.poll(() => host.stats().paths[0]?.isConnected).toBe(false);
+  giveUp.abort(new Error("enough"));
+  await expect(writing).rejects.toThrow("enough");
+  expect(write).not.toHaveBeenCalled();
+});
+
 describe("a host that breaks the rules", () => {
   /** An enabled admin queue of a raw client. */
   async function raw(url: string) {
