@@ -23,8 +23,14 @@ const inProcess = [
 /** Folders of `test/` that take minutes to start programs: a stage of its own, `programs`. */
 const startPrograms = ["bench", "demo", "package", "processes"];
 
-/** One file beside these: it runs the programs of the documents. */
-const programsOfDocs = "test/docs/code.test.ts";
+/** Files beside these that start programs: of the documents, the compiler, the command line, processes that write. */
+const alsoStartPrograms = [
+  "packages/cli/src/cli.test.ts",
+  "test/bulk/late-writes.test.ts",
+  "test/docs/code.test.ts",
+  "test/security/example.test.ts",
+  "test/types/types.test.ts",
+];
 
 /** What `npm test` has of `test/processes/`: a process that closes, that is sent a signal, that lacks its libraries. */
 const smokeOfProcesses = ["close", "missing", "shm-places", "signals"];
@@ -81,7 +87,7 @@ export default defineConfig({
         test: {
           name: "units",
           include: ["src/**/*.test.ts", "packages/*/{src,test}/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...needProcess],
+          exclude: [...configDefaults.exclude, ...needProcess, ...alsoStartPrograms],
           ...inSharedProcesses,
         },
       },
@@ -90,6 +96,7 @@ export default defineConfig({
         test: {
           name: "behaviour",
           include: folders(inProcess),
+          exclude: [...configDefaults.exclude, ...alsoStartPrograms],
           setupFiles: ["test/matrix/nothing-left.ts"],
           ...inSharedProcesses,
         },
@@ -105,7 +112,7 @@ export default defineConfig({
             ...folders(inProcess),
             ...folders(startPrograms.filter((folder) => folder !== "processes")),
             `test/processes/!(${smokeOfProcesses.join("|")}).test.ts`,
-            programsOfDocs,
+            ...alsoStartPrograms,
           ],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },
@@ -114,7 +121,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "programs",
-          include: [...folders(startPrograms), programsOfDocs],
+          include: [...folders(startPrograms), ...alsoStartPrograms],
           exclude: [...configDefaults.exclude, ...smoke],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },
