@@ -88,12 +88,33 @@ it("finds commands", () => {
 });
 
 const isBench = (line: string) => line.includes("cinnabar bench") && !line.includes("--method");
+const isDisk = (line: string) => line.includes("cinnabar disk ");
 const isSecured = (line: string) => /--(cert|psk) /.test(line);
 
 // One after the other, in one folder: a line may read what a former one has written.
-it.each(lines.filter((line) => !isBench(line) && !isSecured(line)))("runs: %s", async (line) => {
-  const { status, stderr } = await run(line.replaceAll(shownUrl, url));
-  expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+it.each(lines.filter((line) => !isBench(line) && !isDisk(line) && !isSecured(line)))(
+  "runs: %s",
+  async (line) => {
+    const { status, stderr } = await run(line.replaceAll(shownUrl, url));
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+  },
+);
+
+describe("the disks of the page", () => {
+  it.each(lines.filter(isDisk))("are served: %s", async (line) => {
+    // Of a disk the size of a file, at ports that are free, and without what reads the output.
+    const words = line
+      .replace(/ \| .*/, "")
+      .replace("/dev/sdb --bytes 500GiB", "sdb.img --bytes 1MiB")
+      .replace("10.0.0.7", "0.0.0.0")
+      .replaceAll(/:(4420|10809)/g, ":0");
+    const running = start(words.split(" ").slice(2), { cwd: folder });
+    await running.lines(1);
+    running.child.kill("SIGTERM");
+    const { status, stdout, stderr } = await running.ended;
+    expect({ status, stderr }).toEqual({ status: 143, stderr: "" });
+    expect(stdout).toMatch(/^ended: 0 reads|"event":"ended"/m);
+  });
 });
 
 describe("the secured servers of the page", () => {

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -185,6 +186,14 @@ describe("a device on a file", () => {
     await expect(openFileDevice(odd)).rejects.toThrow(
       /must have a multiple of blockBytes, 4096, above 0; it has 1000 bytes$/,
     );
+  });
+
+  it("leaves no file behind for a size that is refused, and makes none in the place of a device", async () => {
+    const path = newFile();
+    await expect(openFileDevice(path, { bytes: 5000 })).rejects.toThrow(/it has 5000 bytes$/);
+    expect(existsSync(path)).toBe(false);
+    await expect(openFileDevice("/dev/cinnabar-none", { bytes: 4096 })).rejects.toMatchObject({ code: "io" });
+    expect(existsSync("/dev/cinnabar-none")).toBe(false);
   });
 
   it("fails a read of a file that somebody cut, and no other", async () => {

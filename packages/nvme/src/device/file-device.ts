@@ -1,5 +1,6 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
+import { resolve } from "node:path";
 import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
 import { type BlockDevice, BlockDeviceError, CheckedDevice } from "./block-device.ts";
 import { DirectBuffers } from "./direct-buffers.ts";
@@ -9,7 +10,8 @@ import { blockBytesField, bytesField } from "./geometry.ts";
 export interface FileDeviceOptions {
   /**
    * The size in bytes: a multiple of `blockBytes`. A file that is missing is made, and one that is shorter gets longer.
-   * The size of a block special file must be given. Default: the size of the file, which must exist.
+   * None is made in /dev, outside of /dev/shm: a device is missing there. The size of a block special file must be
+   * given. Default: the size of the file, which must exist.
    */
   readonly bytes?: number;
   /** The smallest unit of reads and writes, in bytes: a power of two from 512 to 65,536. Default: 4,096. */
@@ -46,7 +48,10 @@ export interface FileDevice extends BlockDevice {
 export async function openFileDevice(path: string, options: FileDeviceOptions = {}): Promise<FileDevice> {
   const where = "openFileDevice";
   const { bytes: wantedBytes, blockBytes, isReadOnly, isDirect } = resolveOptions(where, options, fields);
-  const makes = wantedBytes !== undefined && !isReadOnly ? constants.O_CREAT : 0;
+  // Before a file is made.
+  if (wantedBytes !== undefined) checkSize(path, wantedBytes, blockBytes);
+  const mayMake = !/^\/dev\/(?!shm\/)/.test(resolve(path));
+  const makes = wantedBytes !== undefined && !isReadOnly && mayMake ? constants.O_CREAT : 0;
   const flags = isReadOnly ? constants.O_RDONLY : constants.O_RDWR | makes;
   const plain = await open(path, flags, 0o600).catch((cause: unknown) => {
     throw asDeviceError(`${where}: ${path}`, cause);
@@ -58,10 +63,7 @@ export async function openFileDevice(path: string, options: FileDeviceOptions = 
     if (stat.isBlockDevice() && wantedBytes === undefined)
       throw new TypeError(`${where}: bytes must be given for the block special file ${path}`);
     const bytes = wantedBytes ?? stat.size;
-    if (bytes === 0 || bytes % blockBytes !== 0)
-      throw new RangeError(
-        `${where}: ${path} must have a multiple of blockBytes, ${blockBytes}, above 0; it has ${bytes} bytes`,
-      );
+    checkSize(path, bytes, blockBytes);
     if (stat.isFile() && stat.size !== bytes) {
       if (stat.size > bytes || isReadOnly)
         throw new RangeError(
@@ -86,6 +88,13 @@ export async function openFileDevice(path: string, options: FileDeviceOptions = 
     await plain.close();
     throw error;
   }
+}
+
+function checkSize(path: string, bytes: number, blockBytes: number): void {
+  if (bytes === 0 || bytes % blockBytes !== 0)
+    throw new RangeError(
+      `openFileDevice: ${path} must have a multiple of blockBytes, ${blockBytes}, above 0; it has ${bytes} bytes`,
+    );
 }
 
 /** Opens a file with O_DIRECT and tries one read. Undefined where the system refuses. */
