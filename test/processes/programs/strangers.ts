@@ -102,18 +102,26 @@ function sayHello(
 let crowding = true;
 
 obey({
-  /** Says hellos at so many bytes a second, and says those again that get a cookie, until `stop`. */
+  /**
+   * Says hellos at so many bytes a second, and says those again that get a cookie, until `stop`. What it could not say
+   * in a tenth of a second it does not make up for: a machine that is busy would be flooded.
+   */
   async crowd(bytesPerSecond: number) {
-    const beginMs = performance.now();
     let said = 0;
+    let due = 0;
+    let nowMs = performance.now();
     for (let next = 0; crowding; ) {
       for (const { port } of strangers) port.progress(0, sink);
-      while (said < ((performance.now() - beginMs) / 1000) * bytesPerSecond) {
+      const beforeMs = nowMs;
+      nowMs = performance.now();
+      due = Math.min(due + ((nowMs - beforeMs) / 1000) * bytesPerSecond, bytesPerSecond / 10);
+      while (due > 0) {
         const again = cookies.pop();
         const stranger = again?.stranger ?? (strangers[next++ % strangers.length] as Stranger);
         const bytes = sayHello(stranger, again?.nonce, again?.cookie);
         if (bytes === 0) break;
         said += bytes;
+        due -= bytes;
       }
       if (cookies.length > 1000) cookies.splice(0, 500);
       await new Promise(setImmediate);
