@@ -2,7 +2,7 @@ import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { formatNumber } from "../suite/format.ts";
 import { loadAverage } from "../suite/machine.ts";
-import type { Run, Workload } from "../suite/workload.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
 import type { ObservedClient } from "../telemetry/client.ts";
 import { allObserved, type Observed } from "../telemetry/observed.ts";
 import type { ObservedServer } from "../telemetry/server.ts";
@@ -55,8 +55,7 @@ async function measureTelemetry(run: Run): Promise<Figure[]> {
         observed,
       ]);
       ended.push(client);
-      // What the JIT has to learn is no part of a round.
-      await client.ask("run", 64, run.roundMs / 2);
+      for (let round = 0; round < warmUpRounds; round++) await client.ask("run", 64, run.roundMs);
       subjects.push({ observed, server, client, ops: [], cpuUs: [], p50Us: [] });
     }
     for (let round = 1; round <= run.rounds; round++) {
