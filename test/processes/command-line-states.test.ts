@@ -246,6 +246,9 @@ describe("a server whose event loop is blocked", () => {
     const inspection = peer.client(Inspection);
     while ((await inspection.snapshot({ timeoutMs: 60_000 })).peers.length < 1 + commands.length)
       await new Promise(setImmediate);
+    // One that has connected and was told nothing yet shows nothing.
+    for (const [index, [command]] of commands.entries())
+      if (command !== "tail") await shown[index]?.has(/\bserving\b/);
     await peer.client(Block).block();
     return { url, shown };
   }
