@@ -52,7 +52,7 @@ export interface ConnectionOptions {
 export class PeerConnection implements SessionObserver, ReconnectContext {
   /** Where the engine can be reached, the best first. */
   readonly urls: readonly string[];
-  /** Where it is connected, or was last; the first one before that. */
+  /** The URL of the present connection, or of the last one. Before the first connection: the first of `urls`. */
   url: string;
   readonly engine: EngineServices;
   /** The backend that this connection belongs to. */

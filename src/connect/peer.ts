@@ -19,7 +19,7 @@ export class Peer implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** Where it is connected, or was last. Before that the first of its URLs. */
+  /** The URL of the present connection, or of the last one. Before the first: the first URL that was given. */
   get url(): string {
     return this.#server.connection.url;
   }

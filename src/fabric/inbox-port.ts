@@ -20,7 +20,7 @@ import { SendSlots } from "./send-slots.ts";
 
 const truncated = 265; // FI_ETRUNC
 const invalid = 22; // EINVAL
-/** Of a write with a put notification. */
+/** The most extents of a write with a put notification. */
 const maxNotificationExtents = 4;
 const noBytes = new Uint8Array(0);
 

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { giveBodyMemory, inBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import { encode, encodeAt } from "./encode-value.ts";
 
@@ -17,6 +17,12 @@ describe("memory of long bodies", () => {
   it("is at least as long as asked for", () => {
     for (const bytes of [1, 2, 16_384, 16_385, mebi, mebi + 1, 4 * mebi, 4 * mebi + 1, 9 * mebi])
       expect(takeBodyMemory(bytes).byteLength).toBeGreaterThanOrEqual(bytes);
+  });
+
+  it("is not shorter where a number of 32 bits would end", () => {
+    const allocate = vi.spyOn(Buffer, "allocUnsafeSlow").mockReturnValue(Buffer.alloc(0));
+    takeBodyMemory(2 ** 32 + 5);
+    expect(allocate).toHaveBeenCalledWith(2 ** 32 + 5);
   });
 
   it("keeps 8 MiB at most, and nothing that is not its own", () => {

@@ -20,8 +20,9 @@ let keptBytes = 0;
 
 /** A buffer of at least so many bytes, with whatever they held before. It belongs to the caller until it is given back. */
 export function takeBodyMemory(bytes: number): Buffer {
+  // First: the power is that of a number of 32 bits.
+  if (bytes > 2 ** longest) return Buffer.allocUnsafeSlow(bytes);
   const power = Math.max(shortest, 32 - Math.clz32(bytes - 1));
-  if (power > longest) return Buffer.allocUnsafeSlow(bytes);
   const used = free[power]?.pop();
   if (used !== undefined) {
     keptBytes -= used.byteLength;

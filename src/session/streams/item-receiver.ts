@@ -52,7 +52,7 @@ export class ItemReceiver implements ItemReader {
   #tail = 0;
   /** The number of the item at the front, so that one that was pulled finds its place. */
   #first = 0;
-  /** Who waits for an item: mostly nobody or one. */
+  /** The first reader that waits for an item. More than one is rare. */
   #waiter: Waiter | undefined;
   #otherWaiters: Waiter[] | undefined;
   #ended = false;

@@ -66,7 +66,7 @@ export class Tally {
   /** Calls that an open loop did not start, because too many were in flight. */
   skipped = 0;
   started = 0;
-  /** Of each server, by its URL. */
+  /** The tally of each server, by its URL. */
   readonly servers: ReadonlyMap<string, ServerTally>;
 
   constructor(urls: Iterable<string> = []) {

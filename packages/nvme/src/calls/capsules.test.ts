@@ -1,4 +1,3 @@
-import { setTimeout } from "node:timers/promises";
 import { Engine } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
@@ -197,7 +196,7 @@ it("a target that was stopped for longer than the keep-alive time, whose timers 
   const giveUp = new AbortController();
   const writing = disk.write(0, Buffer.alloc(4096, 1), { signal: giveUp.signal });
   // `expect.poll` looks at the same clock.
-  while (host.stats().paths[0]?.isConnected) await setTimeout(5);
+  while (host.stats().paths[0]?.isConnected) await new Promise(setImmediate);
   later.mockRestore();
   giveUp.abort(new Error("enough"));
   await expect(writing).rejects.toThrow("enough");

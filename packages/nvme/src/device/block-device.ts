@@ -87,7 +87,7 @@ export const stepBytes = 1024 * 1024;
 
 const zeroes = Buffer.alloc(stepBytes);
 
-/** Of a device whose operations can be given up. */
+/** The options of an operation that its caller can give up. */
 interface Abortable {
   readonly signal?: AbortSignal;
 }

@@ -34,7 +34,7 @@ export const status = {
   writeFault: transient(0x280),
   readError: transient(0x281),
   compareFailure: final(0x285),
-  /** Of the write commands: an attempt to write what is read-only. */
+  /** A write command to a namespace that is read-only. */
   readOnly: final(0x182),
 } as const satisfies Record<string, Status>;
 

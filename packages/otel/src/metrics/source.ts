@@ -42,7 +42,7 @@ class EngineReader implements Reader {
 
 /** The counters of the engines that have had a lane, one after the other. */
 class LaneHistory {
-  /** Of the engines that are gone. */
+  /** The counts of the engines that are gone. */
   readonly #past = new Totals();
   #incarnation: bigint | undefined;
   #latest = new Totals();
