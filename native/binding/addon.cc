@@ -265,11 +265,11 @@ Napi::Value arm(const Info& info) {
   Used holder(info, Used::As::drive);
   if (!holder) return number(info, -EBADF);
   int status = holder->port->arm();
-  if (status == 1 && !holder->wake->start(holder->port->wantsRetry())) {
+  if (status > 0 && !holder->wake->start(holder->port->wantsRetry())) {
     holder->port->wake();
     return number(info, -EIO);
   }
-  if (status == 1) holder->guard->sleeps();
+  if (status > 0) holder->guard->sleeps();
   return number(info, status);
 }
 

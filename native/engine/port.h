@@ -101,8 +101,9 @@ class Port {
 
   /// Returns the number of entries readable in the ring.
   uint32_t progress(uint32_t spinUs);
-  /// 1: asleep, so wait for `waitFd` to become readable, and call `wake`. 0: there is something to
-  /// do. Negative: an error.
+  /// 1 + n: asleep, so wait for `waitFd` to become readable, and call `wake`. The reader of the
+  /// ring takes in n entries now: messages that have left. 0: there is something to do. Negative:
+  /// an error.
   int arm();
   /// The descriptor has told, or it is time to look, while the port sleeps. Takes in what there is,
   /// and whether the sleep goes on: if nothing of it is for the reader, who need not know.
@@ -201,6 +202,9 @@ class Port {
 
   std::unique_ptr<transport::Transport> transport_;  // null once closed
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
+  // Since it was, a look has ended before the end, or has used up the receives: the provider may
+  // hold bytes of which its descriptor does not tell.
+  bool holdsBack_ = true;
   bool asleep_ = false;
   bool tookIn_ = false;         // a look before a sleep has found something
   bool yieldsGiveWay_ = false;  // the last yield of a spin has let another thread run

@@ -129,7 +129,7 @@ int Port::arm() {
   int status = prepareSleep();
   asleep_ = status == 1;
   tookIn_ = !asleep_;
-  return status;
+  return asleep_ ? 1 + static_cast<int>(completions_.ring.readable()) : status;
 }
 
 bool Port::sleepsOn() {
@@ -140,19 +140,21 @@ bool Port::sleepsOn() {
     tookIn_ = completions_.unread() > 0;
     if (tookIn_) return false;
     int status = prepareSleep();
-    if (status != 0) return status == 1;
+    if (status < 0) return false;
+    if (status == 1 && completions_.unread() == 0) return true;
+    // The reader is not here to take in that messages have left.
+    if (status == 1) transport_->wake();
   }
   return false;
 }
 
 /// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or
-/// is to be done now.
+/// is to be done now. The ring is empty before, and afterwards may tell of messages that have left.
 int Port::prepareSleep() {
-  uint32_t tail = completions_.ring.tail();
   auto busy = [&] {
     bool tellsSoon = !disconnected_.empty() && slots_.posted() > 0;
-    return completions_.ring.tail() != tail || transport_->isMoving() ||
-           completions_.hasOverflow() || tellsSoon;
+    return completions_.ring.hasNews() || transport_->isMoving() || completions_.hasOverflow() ||
+           tellsSoon;
   };
   // In this order: take in what there is, announce the sleep, ask full peers to ring back, look
   // once more.
@@ -162,7 +164,7 @@ int Port::prepareSleep() {
   if (status != 0) return status == -FI_EAGAIN ? 0 : status;
   for (uint32_t index : addresses_.waiting) transport_->askForRoom(*addresses_[index].peer);
   // A descriptor that is readable for as long as there is something to read needs no second look.
-  if (isDrained_ && traits().tellsReliably) return 1;
+  if (!holdsBack_ && traits().tellsReliably) return 1;
   poll(false);
   if (!busy()) return 1;
   transport_->wake();
@@ -180,6 +182,7 @@ void Port::wake() {
 bool Port::reap() {
   fi_cq_data_entry entries[kBatch];
   size_t taken = 0;
+  bool isAll = false;
   while (taken < kMostAtOnce && !completions_.hasOverflow()) {
     size_t room = std::min<size_t>(completions_.ring.room(), kBatch);
     if (room == 0) {
@@ -195,10 +198,11 @@ bool Port::reap() {
     }
     if (count <= 0) {
       isDrained_ = slots_.posted() > 0;
+      holdsBack_ = !isDrained_;
       return taken > 0;
     }
     taken += static_cast<size_t>(count);
-    bool isAll = static_cast<size_t>(count) < room;
+    isAll = static_cast<size_t>(count) < room;
     for (ssize_t i = 0; i < count; ++i) {
       // A peer's write made it: no receive of ours is used up, and the context is not ours.
       if (entries[i].flags & FI_REMOTE_WRITE) {
@@ -222,8 +226,10 @@ bool Port::reap() {
     // Fewer than were asked for: nothing is left but what an error stands before. To read again
     // would make the provider look again, which over tcp is a system call.
     if (isAll && !reapError()) break;
+    isAll = false;
   }
   isDrained_ = false;
+  if (!isAll || slots_.posted() == 0) holdsBack_ = true;
   return taken > 0;
 }
 

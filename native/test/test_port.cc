@@ -289,6 +289,31 @@ TEST_SUITE("port") {
     CHECK(b.port->arm() == 1);
   }
 
+  TEST_CASE_FIXTURE(PortFixture, "arm takes in that a message has left, and sleeps") {
+    TestPort a(Scheme::tcp), b(Scheme::tcp);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    a.sendPattern(to, 0, 8, 1);
+    REQUIRE(eventually({&a, &b}, [&] {
+      return b.messages.size() == 1 && a.port->gauge(engine::Gauge::sends) == 0;
+    }));
+    REQUIRE(eventually({&a, &b}, [&] { return a.port->arm() == 1; }));
+    a.port->wake();
+    // Too long to be injected, so the provider tells when it has left: at once, on a connection at
+    // rest.
+    a.sendPattern(to, 0, 5000, 1);
+    CHECK(a.port->gauge(engine::Gauge::sends) == 1);
+    CHECK(a.port->arm() == 2);
+    // Asleep already, and told already.
+    CHECK(a.port->arm() == 1);
+    CHECK(a.ring[0] - a.ring[1] == 1);
+    a.port->wake();
+    a.turn();
+    CHECK(a.port->gauge(engine::Gauge::sends) == 0);
+    REQUIRE(eventually({&b}, [&] { return b.messages.size() == 2; }));
+  }
+
   TEST_CASE_FIXTURE(PortFixture,
                     "a spin goes on when the only message has left, and ends with the answer") {
     TestPort a(Scheme::tcp), b(Scheme::tcp);

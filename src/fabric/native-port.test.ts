@@ -90,6 +90,20 @@ function countCopy(doorbell: number): void {
 }
 
 describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
+  it("sleeps behind a message that has left, and tells its sender", async () => {
+    const { a, b, to, until } = await pair(scheme);
+    let left = 0;
+    const send = () => a.send(to, a.takeSlot(), 5000, { onSent: () => left++ });
+    send();
+    await until(() => left === 1 && b.received === 1);
+    await until(() => a.arm());
+    a.disarm();
+    send();
+    expect([a.arm(), left, a.busy]).toEqual([true, 2, false]);
+    a.disarm();
+    await until(() => b.received === 2);
+  });
+
   it("moves many extents in one transfer, and says so once", async () => {
     const { a, b, move } = await pair(scheme);
     const here = [memory(a, 5000, access.local), memory(a, 5000, access.local)];

@@ -10,19 +10,20 @@ import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
-import type {
-  Absences,
-  Extent,
-  Port,
-  PortGauges,
-  PortLayout,
-  PortSink,
-  RegisteredMemory,
-  Route,
-  SendListener,
-  TransferListener,
-  TransferOp,
-  Vouch,
+import {
+  type Absences,
+  type Extent,
+  nobody,
+  type Port,
+  type PortGauges,
+  type PortLayout,
+  type PortSink,
+  type RegisteredMemory,
+  type Route,
+  type SendListener,
+  type TransferListener,
+  type TransferOp,
+  type Vouch,
 } from "./port.ts";
 import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./rdma/connection-events.ts";
 import { lockedMemory } from "./rdma/pinned-memory.ts";
@@ -281,7 +282,11 @@ export class NativePort implements Port {
   }
 
   arm(): boolean {
-    return !this.#closed && this.#addon.arm(this.#id) === 1;
+    if (this.#closed) return false;
+    const status = this.#addon.arm(this.#id);
+    // That messages have left is no reason to stay awake.
+    if (status > 1) this.#completions.deliver(status - 1, this, nobody);
+    return status > 0;
   }
 
   disarm(watches = false): void {

@@ -65,6 +65,14 @@ export interface PortSink {
   onTurnEnd?(): boolean;
 }
 
+/** Takes nothing in. */
+export const nobody: PortSink = {
+  onMessage() {},
+  onMessageLost() {},
+  onPutNotification() {},
+  onPeerGone() {},
+};
+
 /** Incoming connections that a tcp port did not keep, since it opened. */
 export interface TurnedAway {
   /** Refused, because the process had no file descriptor left. */
@@ -241,7 +249,10 @@ export interface Port {
   readonly spinLostUs: number;
   /** How many spins ended with an entry, mod 2^32. */
   readonly spinCaught: number;
-  /** Puts the port to sleep. True: `onWake` follows. False: there is something to do. */
+  /**
+   * Puts the port to sleep. True: `onWake` follows. False: there is something to do. That messages have left is no such
+   * thing: their listeners are called before this returns.
+   */
   arm(): boolean;
   /**
    * Wakes the port without `onWake`. `watches`: the event loop keeps watching for what arrives, because `arm` follows

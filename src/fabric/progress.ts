@@ -1,7 +1,7 @@
 import { systemTimeOf } from "../base/time/clock.ts";
 import { armDetached, runDetached } from "../base/time/detached-context.ts";
 import { realTimers } from "../base/time/real-timers.ts";
-import type { Port, PortSink } from "./port.ts";
+import { nobody, type Port, type PortSink } from "./port.ts";
 import { SpinPolicy } from "./spin-policy.ts";
 
 /** Collects messages during a turn: an outbox. */
@@ -303,7 +303,9 @@ export class Progress implements Turns {
     let busy = false;
     this.#asleep = true;
     for (const port of this.#ports) {
-      if (!port.arm()) {
+      const sleeps = port.arm();
+      if (this.#closed) return true;
+      if (!sleeps) {
         this.#disarm();
         return false;
       }
@@ -347,10 +349,3 @@ const slowestPollMs = 16;
 const resolved = Promise.resolve();
 
 const scheduleTurn = (turn: () => void): NodeJS.Immediate => realTimers.setImmediate(turn);
-
-const nobody: PortSink = {
-  onMessage() {},
-  onMessageLost() {},
-  onPutNotification() {},
-  onPeerGone() {},
-};

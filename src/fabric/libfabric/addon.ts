@@ -324,8 +324,8 @@ export interface Addon extends CryptoAddon, VerbsAddon {
   progress(port: number, spinUs: number): number;
 
   /**
-   * Prepares to sleep. Returns 1 when asleep (`onWake` will come), 0 when there is something to do now, or a negated
-   * error.
+   * Prepares to sleep. Returns 1 + n when asleep (`onWake` will come) with n entries in the ring, all of messages that
+   * have left; 0 when there is something to do now; or a negated error.
    */
   arm(port: number): number;
   /**
