@@ -42,7 +42,7 @@ const stillUsed = -16; // EBUSY
  * Frames that are worth waiting for, measured with 8 to 256 calls in flight (docs/design/progress.md). Other fabrics
  * use the value of verbs.
  */
-const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = { shm: 8, tcp: 32, verbs: 32 };
+const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = { shm: 16, tcp: 32, verbs: 32 };
 const usualBatchFrames = 32;
 
 /** How many withdrawn regions one call of progress checks. */
