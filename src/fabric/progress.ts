@@ -127,7 +127,12 @@ export class Progress implements Turns {
     this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
     if (!active) this.#leftMs = realTimers.now();
     if (!active || this.#ticks) return;
-    this.#ticks = this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs);
+    this.#tickSoon(this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs));
+  }
+
+  /** Behind this turn's microtasks the next turn begins, or only the event loop's time. */
+  #tickSoon(isTurn: boolean): void {
+    this.#ticks = isTurn;
     // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
     void resolved.then(this.#setTick);
   }
@@ -281,7 +286,9 @@ export class Progress implements Turns {
     const arrived = this.#progress(0, nowMs, woken);
     if (this.#closed) return;
     this.#flush();
-    this.#schedule(arrived);
+    // The tick most often goes back to sleep, so no turn of the loop is set that it would have to take back.
+    if (arrived) this.#tickSoon(true);
+    else this.#schedule(false);
   }
 
   /**
