@@ -12,7 +12,8 @@ export const bulk: Workload = {
     "Bytes from the memory of one process to that of another, by size. Cinnabar's server gets from and puts into memory that its client has lent it, taken from the engine's pool at both ends. " +
     "node:net writes, reads in place into memory chosen beforehand and acknowledges each transfer; grpc-js streams messages of 1 MiB and acknowledges likewise. Everybody's bytes are compared before anything is measured.",
   families: ["bulk"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 0,
   async run(run) {
     const running = await startAll(run);
     try {

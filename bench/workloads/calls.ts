@@ -20,7 +20,7 @@ export interface CallsTask {
 const warmUpInFlight = 64;
 
 /** Those that every workload of calls measures, as far as they are asked for. */
-function contendersOf(run: Run): readonly ContenderEntry[] {
+export function contendersOf(run: Run): readonly ContenderEntry[] {
   const isWanted = ({ key, isInQuick }: Pick<ContenderEntry, "key" | "isInQuick">) =>
     run.contenders?.includes(key) ?? (isInQuick || !run.quick);
   if (run.verbsHost === undefined && isWanted({ key: "verbs", isInQuick: false }))

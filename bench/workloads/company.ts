@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import type { Measured } from "../contenders/client-party.ts";
 import { type ContenderEntry, contenders } from "../contenders/index.ts";
-import { type Running, withContenders } from "../contenders/running.ts";
+import { callsPerSecond, type Running, withContenders } from "../contenders/running.ts";
 import { Child, type Party } from "../suite/child.ts";
 import { type Figure, quantile } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -33,7 +33,8 @@ export const company: Workload = {
   about:
     "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4, 16 and 64 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
   families: ["onecore", "busy", "company"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 0,
   run: (run) => measureCompany(run, full),
 };
 
@@ -133,7 +134,7 @@ async function byTurns(run: Run, running: readonly Running[], task: Task): Promi
       rounds[index]?.push(await one.measure("small", task.inFlight, run.roundMs));
     const told = running.map(
       ({ entry }, index) =>
-        `${entry.title} ${Math.round(rate(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
+        `${entry.title} ${Math.round(callsPerSecond(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
     );
     run.tell(
       `${task.title}, ${task.inFlight} in flight, round ${round} of ${run.rounds}: ${told.join(", ")}`,
@@ -141,10 +142,6 @@ async function byTurns(run: Run, running: readonly Running[], task: Task): Promi
   }
   const load = loadAverage();
   return running.flatMap(({ entry }, index) => figuresOf(entry, task, rounds[index] ?? [], load));
-}
-
-function rate(clients: readonly Measured[]): number {
-  return clients.reduce((sum, { calls, elapsedMs }) => sum + (calls / elapsedMs) * 1000, 0);
 }
 
 function figuresOf(
@@ -163,7 +160,7 @@ function figuresOf(
       chart: `${work}: calls`,
       unit: "calls/s",
       better: "more",
-      rounds: rounds.map(rate),
+      rounds: rounds.map(callsPerSecond),
     },
     {
       ...common,

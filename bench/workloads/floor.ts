@@ -32,7 +32,8 @@ export const floor: Workload = {
     `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with its turns (driven), ` +
     "by fi_pingpong, which reports half a round trip and is doubled here, and by a loop in C++ on the rings of shm.",
   families: ["floor"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 0,
 
   async run(run) {
     const { verbsHost: host } = run;

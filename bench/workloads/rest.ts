@@ -27,7 +27,8 @@ export const rest: Workload = {
   about:
     "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long connecting takes.",
   families: ["idle", "idle_cpu_percent", "connect"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 0,
 
   async run(run) {
     const figures = [...(await idle(run))];

@@ -20,7 +20,8 @@ export const security: Workload = {
     "Small calls and bulk over tcp, sealed and plain by turns: both sides have certificates, messages are sealed by " +
     "AES-256-GCM, and regions too. Beside them grpc-js with mutual TLS, and a stream of node:tls by hand.",
   families: ["security"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 0,
   run: (run) => withCredentials(async () => [...(await measureSmall(run)), ...(await measureBulk(run))]),
 };
 

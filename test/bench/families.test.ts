@@ -12,7 +12,8 @@ function workload(name: string, families: readonly string[], figures: readonly s
     families,
     title: name,
     about: "",
-    isInQuick: false,
+    selection: "whole",
+    seconds: 1,
     run: async () =>
       figures.map((figure) => ({
         name: figure,
