@@ -1,4 +1,5 @@
-import type { AdmissionOptions, EngineOptions } from "cinnabar";
+import type { EngineOptions } from "cinnabar";
+import type { AdmissionOptions } from "cinnabar/options";
 import type { Fared, Job, OverloadCallers } from "../overload/callers.ts";
 import type { OverloadServer } from "../overload/server.ts";
 import { Child } from "../suite/child.ts";
