@@ -49,7 +49,7 @@ if (options.figures) {
   for (const file of writePictures(root)) console.log(file);
   process.exit();
 }
-// What would make the run useless is found before it.
+// Faults that would make the run useless are found before it.
 const { against, record } = options;
 const before = against === undefined ? undefined : readResults(readFileSync(place(against), "utf8"), against);
 const history = existsSync(historyFile) ? readFileSync(historyFile, "utf8") : undefined;
@@ -84,7 +84,7 @@ if (options.json !== undefined) writeFileSync(place(options.json), `${JSON.strin
 if (options.html !== undefined) writeFileSync(place(options.html), report(results));
 if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
 
-// Whoever runs all of it counts on the named ratios.
+// A whole run promises the named ratios.
 const missing =
   options.only.length > 0 || options.contenders !== undefined
     ? []

@@ -33,7 +33,7 @@ export async function withContenders<T>(
 /** How many calls every client has made before it is measured. */
 const warmUpCalls = 5_000;
 
-/** Of all clients together. */
+/** Calls a second of all clients together. */
 export function callsPerSecond(clients: readonly Measured[]): number {
   return clients.reduce((sum, { calls, elapsedMs }) => sum + (calls / elapsedMs) * 1000, 0);
 }

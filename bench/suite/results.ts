@@ -6,7 +6,7 @@ import { type Summary, summarize } from "./statistics.ts";
 /** Raised when a reader of earlier results would misread new ones. */
 export const schema = 1;
 
-/** A figure with what is told of its rounds. */
+/** A figure with the summary of its rounds. */
 export type SummedFigure = Figure & Omit<Summary, "rounds"> & { readonly workload: string };
 
 /** What could not be measured, and why. */

@@ -29,7 +29,8 @@ export function contendersOf(run: Run): readonly ContenderEntry[] {
 }
 
 /**
- * Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on.
+ * Has every contender do every task, by turns within each round. One that cannot run is reported, and the
+ * others go on.
  */
 export async function measureCalls(
   run: Run,

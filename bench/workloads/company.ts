@@ -122,7 +122,7 @@ interface Task {
   readonly key: string;
   /** In the titles of charts. */
   readonly title: string;
-  /** Of each client. */
+  /** Calls in flight of each client. */
   readonly inFlight: number;
 }
 
@@ -168,7 +168,7 @@ function figuresOf(
       chart: `${work}: latency, median`,
       unit: "µs",
       better: "less",
-      // Of the clients' medians: what a client sees.
+      // The median of the clients' medians is what a client sees.
       rounds: rounds.map((clients) => median(clients.map(({ quantilesUs }) => quantile(quantilesUs, 0.5)))),
     },
     {

@@ -11,7 +11,7 @@ const chart = "64 bytes there and back, bare";
 const ratioChart = "64 bytes there and back, bare, beside libfabric's own tool";
 const ways: readonly Way[] = ["tight", "driven"];
 const ponger = new URL("../floor/ponger.js", import.meta.url);
-/** Of about a tenth of a second on a quiet machine; fewer where they take longer than that limit. */
+/** Round trips of a round: about a tenth of a second on a quiet machine. Slower ones are fewer, up to the limit. */
 const mostTrips = 10_000;
 const leastTrips = 50;
 const roundLimitMs = 1000;

@@ -26,7 +26,7 @@ const full: ScalingSizes = {
   idle: [0, 100, 1_000, 10_000],
   calls: 20_000,
 };
-/** Of each client. */
+/** Calls in flight of each client. */
 const inFlight = 8;
 
 /** Whether a call costs more the more peers there are. */

@@ -10,7 +10,7 @@ import type { Run, Workload } from "../suite/workload.ts";
 import { measureCalls } from "./calls.ts";
 
 const bulkBytes = 16 << 20;
-/** Of what a stream is written in; the best one counts. */
+/** Chunks in which a stream is written; the best size counts. */
 const chunkSizes = [64 << 10, 256 << 10, 1 << 20] as const;
 
 export const security: Workload = {

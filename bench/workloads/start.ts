@@ -29,7 +29,7 @@ const wall = {
   chart: "Start-up: from the process's birth to an open engine",
 } as const;
 
-/** What is told of a start, and how it follows from what the process says. */
+/** The figures of a start, and how each follows from the times of the process. */
 const measures = {
   node_cpu_ms: [{ ...cpu, chart: "Processor time of Node alone" }, ({ begun }: Start) => begun.cpuMs],
   import_cpu_ms: [
