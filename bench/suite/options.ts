@@ -27,7 +27,7 @@ export interface Options {
 
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
-  --quick            only what the named ratios need, in about 90 s
+  --quick            only what the named ratios need, in about a minute
   --figures          measure nothing; draw the README's pictures and table
                      from bench/results/last.json
   --json FILE        write the results as data
@@ -87,7 +87,7 @@ export function parseOptions(
     only: positionals,
     ...(only === undefined ? {} : { contenders: only }),
     rounds: integer("--rounds", rounds ?? "5"),
-    roundMs: integer("--round-ms", roundMs ?? (quick ? "200" : "300")),
+    roundMs: integer("--round-ms", roundMs ?? (quick ? "200" : "250")),
   };
 }
 

@@ -21,7 +21,7 @@ export const along: Workload = {
     "The time of one small call: plain, with two entries of metadata that the handler reads, and through two functions of middleware at the client. The variants take turns within a round, in the same processes.",
   families: ["along"],
   selection: "whole",
-  seconds: 0,
+  seconds: 20,
   run: (run) => measureAlong(run),
 };
 

@@ -25,7 +25,7 @@ export const bulkSmall: Workload = {
     "Beside it one of many gets and puts within a handler, by its clock. Where the curves cross, lending begins to pay.",
   families: ["few_bytes"],
   selection: "whole",
-  seconds: 0,
+  seconds: 8,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

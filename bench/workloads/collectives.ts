@@ -27,7 +27,7 @@ export const collectives: Workload = {
   about: `A call of all ${members} members of a group, each a process, whose answers are reduced to one; barriers of them; and the same calls by hand: ${members - 1} unary calls of grpc-js at a time, whose answers the caller reduces. One call after the other. All processes share the processors of one machine, so times are mostly those of the processors.`,
   families: ["group"],
   selection: "quick",
-  seconds: 0,
+  seconds: 70,
   run: (run) => measureCollectives(run, members),
 };
 
@@ -104,17 +104,16 @@ async function ofGroup(run: Run, size: number, processes: Processes): Promise<Su
       (await Promise.all(group.map((member) => member.ask("barriers", fabric, tree, count))))[0] ?? [];
     const goFor = async (tree: Tree, durationMs: number) =>
       go(tree, Math.ceil((durationMs * 1000) / quantile(await go(tree, 3), 0.5)));
-    const barrier = (name: string, tree: Tree): Subject => ({
-      ...named(`${fabric}.group.barrier${size}`, name),
+    const barrier: Subject = {
+      ...named(`${fabric}.group.barrier${size}`, ""),
       chart: `Barrier of ${size} members`,
-      rate: async (durationMs) => 1e6 / quantile(await goFor(tree, durationMs), 0.5),
-      measure: (durationMs) => goFor(tree, durationMs),
-    });
+      rate: async (durationMs) => 1e6 / quantile(await goFor("auto", durationMs), 0.5),
+      measure: (durationMs) => goFor("auto", durationMs),
+    };
     subjects.push(broadcast("", "auto"));
     if (run.quick) continue;
-    subjects.push(barrier("", "auto"));
-    for (const [name, tree] of Object.entries(trees))
-      subjects.push(broadcast(name, tree), barrier(name, tree));
+    subjects.push(barrier);
+    for (const [name, tree] of Object.entries(trees)) subjects.push(broadcast(name, tree));
   }
   return subjects;
 }

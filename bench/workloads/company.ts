@@ -18,7 +18,9 @@ export interface CompanySizes {
   readonly inFlight: readonly number[];
 }
 
-const full: CompanySizes = { clients: [4, 16, 64], inFlight: [1, 8] };
+/** Eight in flight come first: they warm new clients up sooner. */
+const full: CompanySizes = { clients: [4, 16], inFlight: [8, 1] };
+const crowded: CompanySizes = { clients: [64], inFlight: [8, 1] };
 
 /** Ours beside what users have else, of one kind of transport: only these processes exist at a time. */
 const pairs = [
@@ -31,20 +33,38 @@ export const company: Workload = {
   name: "company",
   title: "Small calls in company",
   about:
-    "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4, 16 and 64 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
+    "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4 and 16 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
   families: ["onecore", "busy", "company"],
   selection: "whole",
-  seconds: 0,
+  seconds: 100,
   run: (run) => measureCompany(run, full),
 };
+
+/** The same with so many processes that starting them takes most of the time. */
+export const crowd: Workload = {
+  name: "crowd",
+  title: "Small calls in a crowd",
+  about:
+    "The small object there and back between one server and 64 client processes. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
+  families: ["crowd"],
+  selection: "named",
+  seconds: 110,
+  async run(run) {
+    const figures: Figure[] = [];
+    for (const keys of pairs) figures.push(...(await manyClients(run, entriesOf(keys), crowded, "crowd")));
+    return figures;
+  },
+};
+
+const entriesOf = (keys: readonly string[]) => contenders().filter(({ key }) => keys.includes(key));
 
 export async function measureCompany(run: Run, sizes: CompanySizes): Promise<Figure[]> {
   const figures: Figure[] = [];
   for (const keys of pairs) {
-    const entries = contenders().filter(({ key }) => (keys as readonly string[]).includes(key));
+    const entries = entriesOf(keys);
     figures.push(...(await onOneCore(run, entries, sizes)));
     figures.push(...(await besideBurners(run, entries)));
-    figures.push(...(await manyClients(run, entries, sizes)));
+    figures.push(...(await manyClients(run, entries, sizes, "company")));
   }
   return figures;
 }
@@ -99,6 +119,7 @@ async function manyClients(
   run: Run,
   entries: readonly ContenderEntry[],
   { clients, inFlight }: CompanySizes,
+  family: "company" | "crowd",
 ): Promise<Figure[]> {
   return withContenders(run, entries, async (running) => {
     const figures: Figure[] = [];
@@ -107,7 +128,7 @@ async function manyClients(
       for (const each of inFlight)
         figures.push(
           ...(await byTurns(run, running, {
-            key: `company.${count}`,
+            key: `${family}.${count}`,
             title: `${count} client processes`,
             inFlight: each,
           })),
@@ -150,7 +171,7 @@ function figuresOf(
   rounds: readonly (readonly Measured[])[],
   load: number,
 ): Figure[] {
-  const work = `${title}, ${inFlight} in flight${key.startsWith("company") ? " each" : ""}`;
+  const work = `${title}, ${inFlight} in flight${/^(company|crowd)/.test(key) ? " each" : ""}`;
   const name = `${entry.key}.${key}.${inFlight}`;
   const common = { subject: entry.title, load } as const;
   return [

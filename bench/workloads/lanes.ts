@@ -23,7 +23,7 @@ export const lanes: Workload = {
   about: `A server that computes ${computeUs} µs a call, in one lane and in two, under the load of one client in a process of its own with ${inFlight} calls in flight over shm. The client needs a core, too: on two cores, two lanes cannot double what one does.`,
   families: ["lanes"],
   selection: "whole",
-  seconds: 0,
+  seconds: 5,
   run,
 };
 

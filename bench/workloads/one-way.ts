@@ -14,7 +14,7 @@ export const oneWay: Workload = {
     "that echo. A one-way call counts when the server has executed it. Over shm.",
   families: ["oneway"],
   selection: "quick",
-  seconds: 0,
+  seconds: 8,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pair = await startPair("shm");

@@ -50,7 +50,7 @@ export const overload: Workload = {
     "waiting: 8 handlers at once, 10 ms each. computing: handlers of 1 ms on the server's only thread. burst: 40,000 calls of 4 KiB at once, to handlers that wait for 3 s, of which any number may run.",
   families: ["overload"],
   selection: "named",
-  seconds: 0,
+  seconds: 600,
   run: (run) => measureOverload(run, full),
 };
 

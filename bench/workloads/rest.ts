@@ -17,7 +17,7 @@ const listenAt = (fabric: Fabric, use: string) =>
 /** Before anything is counted as idle, so that what traffic has set off comes to its end. */
 const settleMs = 300;
 const quickWindowMs = 700;
-const windowMs = 3_000;
+const windowMs = 1_500;
 const connects = 20;
 
 /** What an engine costs when there is nothing to do, and how long connecting takes. */
@@ -28,7 +28,7 @@ export const rest: Workload = {
     "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long connecting takes.",
   families: ["idle", "idle_cpu_percent", "connect"],
   selection: "quick",
-  seconds: 0,
+  seconds: 11,
 
   async run(run) {
     const figures = [...(await idle(run))];

@@ -48,7 +48,7 @@ export const streams: Workload = {
     "with zod at both ends; node:net by hand validates nothing and respects `drain`.",
   families: ["stream"],
   selection: "quick",
-  seconds: 0,
+  seconds: 16,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const keys = streamKeys.filter((key) => run.contenders?.includes(key) ?? true);

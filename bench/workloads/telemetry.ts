@@ -36,7 +36,7 @@ export const telemetry: Workload = {
     "that drops them. Calls and processor time of both processes with 64 in flight; p50 with one.",
   families: ["telemetry"],
   selection: "whole",
-  seconds: 0,
+  seconds: 15,
   run: measureTelemetry,
 };
 

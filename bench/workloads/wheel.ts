@@ -26,7 +26,7 @@ export const wheel: Workload = {
     "What the deadlines of calls cost on the wheel and as a system timer each, by how many are pending; all of one length, and of any. Times are the processor's. Idle: while nothing is due, for longer than the wheel's revolution.",
   families: ["wheel", "setTimeout"],
   selection: "named",
-  seconds: 0,
+  seconds: 80,
   async run(run) {
     const party = await Child.start<WheelParty>("deadlines", new URL("../wheel/party.js", import.meta.url));
     try {
