@@ -27,7 +27,7 @@ export interface Options {
 
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
-  --quick            only what the named ratios need, in about a minute
+  --quick            only what the named ratios need, in at most 90 s
   --figures          measure nothing; draw the README's pictures and table
                      from bench/results/last.json
   --json FILE        write the results as data
