@@ -18,7 +18,7 @@ import { type Options, parseOptions, usage } from "./suite/options.ts";
 import { quickRatios } from "./suite/ratios.ts";
 import { resultsOf } from "./suite/results.ts";
 import { runWorkloads } from "./suite/run.ts";
-import { describeComparison, describeResults } from "./suite/terminal.ts";
+import { describeComparison, describeResults, describeWorkloads } from "./suite/terminal.ts";
 import { workloads } from "./workloads/index.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -27,8 +27,7 @@ const historyFile = `${root}bench/results/history.json`;
 const place = (file: string) => resolve(process.env.INIT_CWD ?? ".", file);
 
 if (process.argv.includes("--help")) {
-  console.log(`${usage}\n\nWorkloads:`);
-  for (const { name, title } of workloads) console.log(`  ${name.padEnd(17)}  ${title}`);
+  console.log(`${usage}\n\n${describeWorkloads(workloads)}`);
   process.exit();
 }
 
@@ -50,15 +49,17 @@ if (options.figures) {
   for (const file of writePictures(root)) console.log(file);
   process.exit();
 }
-// What would make the run useless is found before it.
+// Faults that would make the run useless are found before it.
 const { against, record } = options;
 const before = against === undefined ? undefined : readResults(readFileSync(place(against), "utf8"), against);
 const history = existsSync(historyFile) ? readFileSync(historyFile, "utf8") : undefined;
 if (record !== undefined) checkIsNew(JSON.parse(history ?? "[]"), record);
 
 endChildrenOnSignal();
-const chosen = workloads.filter(({ name, isInQuick }) =>
-  options.only.length > 0 ? options.only.includes(name) : isInQuick || !options.quick,
+const chosen = workloads.filter(({ name, selection }) =>
+  options.only.length > 0
+    ? options.only.includes(name)
+    : selection === "quick" || (selection === "whole" && !options.quick),
 );
 /** Without the place of the checkout: results are kept, and say nothing of the machine's folders. */
 const words = process.argv.slice(2).map((word) => (word.startsWith(root) ? relative(root, word) : word));
@@ -83,7 +84,7 @@ if (options.json !== undefined) writeFileSync(place(options.json), `${JSON.strin
 if (options.html !== undefined) writeFileSync(place(options.html), report(results));
 if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
 
-// Whoever runs all of it counts on the named ratios.
+// A whole run promises the named ratios.
 const missing =
   options.only.length > 0 || options.contenders !== undefined
     ? []

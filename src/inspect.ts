@@ -1,15 +1,15 @@
 /// <reference types="node" preserve="true" />
 
 // The entry `cinnabar/inspect`: reports on this machine and this process, for operators and tools. No engine is needed. It
-// also has the types of the parts of an engine's `stats()`.
+// also has the types of what an engine tells of itself: `stats()` with its parts, open calls, diagnostics.
 
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
 export type { WaitingLevels } from "./base/flow/priority-queue.ts";
 export type { MethodStats } from "./base/observe/call-metrics.ts";
-export type { CallDirection } from "./base/observe/channels.ts";
+export type { CallDirection, CallPhase, SlowCall } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
-export type { HistogramSummary } from "./base/observe/histogram.ts";
-export type { BackendStats } from "./connect/peer-state.ts";
+export type { HistogramData, HistogramSummary } from "./base/observe/histogram.ts";
+export type { BackendStats, PeerStats } from "./connect/peer-state.ts";
 export { describeService } from "./contract/describe-service.ts";
 export { Health } from "./contract/health-service.ts";
 export type { JsonSchema } from "./contract/json-schema.ts";
@@ -33,7 +33,8 @@ export {
   type InspectedState,
   Inspection,
 } from "./engine/inspect-service.ts";
-export type { PortStats } from "./engine/stats.ts";
+export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
+export type { EngineStats, PortStats, StatsOptions } from "./engine/stats.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {
@@ -71,8 +72,9 @@ export {
 } from "./fabric/rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { PoolStats } from "./memory/pool.ts";
+export type { QuarantinedMemory } from "./memory/region-core.ts";
 export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
-export type { SecurityRefusal, SecurityStats } from "./security/security-meter.ts";
+export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
 export type { AdmissionStats, ShedCause } from "./server/admission.ts";
 export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";

@@ -1,5 +1,11 @@
-// The entry `cinnabar/options`: the one checker of option objects, for packages that build on Cinnabar.
+/// <reference types="node" preserve="true" />
 
+// The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function; and the
+// one checker of option objects, for packages that build on Cinnabar.
+
+export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export type { WindowOptions } from "./base/flow/in-flight-window.ts";
+export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export {
   anything,
   boolean,
@@ -28,3 +34,33 @@ export {
   shown,
   text,
 } from "./base/options/options.ts";
+export type { CompressionOptions } from "./call/compression.ts";
+export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
+export type { BalanceOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
+export type { EjectionOptions } from "./connect/outlier.ts";
+export type { PolicyName } from "./connect/policy.ts";
+export type { DnsResolverOptions } from "./connect/resolver.ts";
+export type { CloseOnSignalsOptions } from "./engine/close-on-signals.ts";
+export type { DrainOptions } from "./engine/drain.ts";
+export type { ExposeOptions } from "./engine/engine.ts";
+export type { EngineOptionsOf } from "./engine/options.ts";
+export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
+export type { MapFileOptions } from "./memory/mapped-file.ts";
+export type { TakeOptions } from "./memory/pool.ts";
+export type { ShareOptions } from "./memory/region-handle.ts";
+export type { Pem, PemSource, PskOptions, TlsOptions } from "./security/credential-options.ts";
+export type { SuiteName } from "./security/sealing/suites.ts";
+export type { HandshakeOptions } from "./security/security-options.ts";
+export type { AdmissionOptions } from "./server/admission-options.ts";
+export type { ImplementOptions } from "./server/implement.ts";
+export type { BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
+export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
+export type {
+  GetPart,
+  PullOptions,
+  PutOptions,
+  PutPart,
+  TransferControl,
+  TransferOptions,
+  TransferRange,
+} from "./transfer/transfer-options.ts";

@@ -5,7 +5,7 @@ const MiB = 1024 * KiB;
 
 /** What is moved at a time. */
 export function sizesOf({ quick }: Run): readonly number[] {
-  return quick ? [16 * MiB] : [4 * KiB, 64 * KiB, MiB, 16 * MiB, 64 * MiB];
+  return quick ? [16 * MiB] : [4 * KiB, 64 * KiB, MiB, 16 * MiB];
 }
 
 /** How many transfers are under way at a time. */

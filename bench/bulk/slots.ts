@@ -56,7 +56,7 @@ export function holds(bytes: Uint8Array, side: number, lane: number): boolean {
   return Buffer.compare(bytes, expected) === 0;
 }
 
-/** Of a length that no power of two is a multiple of, so that bytes in a wrong place show. */
+/** The length of the pattern. No power of two is a multiple of it, so bytes in a wrong place show. */
 const patternBytes = 4099;
 
 /** Writes the side's and lane's pattern into the bytes. */

@@ -1,7 +1,8 @@
 import { once } from "node:events";
-import { createServer, connect as dial, type NetConnectOpts, type Socket } from "node:net";
+import { connect as dial, type NetConnectOpts, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { serveSockets } from "../contenders/net.ts";
 import type { Bouncing, Ways } from "./client.ts";
 import { patternedPiece, pieces } from "./pieces.ts";
 
@@ -20,11 +21,11 @@ function head(operation: (typeof operations)[number], pieceBytes = 0, durationMs
 
 /** By hand: one connection for each stream, `drain` respected. */
 export async function serveNet(transport: string) {
-  const sockets = new Set<Socket>();
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, async (socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    socket.on("close", () => sockets.delete(socket));
+  const listen: NetConnectOpts =
+    transport === "unix"
+      ? { path: join(tmpdir(), `cinnabar-bench-bytes-${process.pid}.sock`) }
+      : { host: "127.0.0.1", port: 0 };
+  return serveSockets(listen, { allowHalfOpen: true, noDelay: true }, async (socket) => {
     const [first] = (await once(socket, "data")) as [Buffer];
     socket.pause();
     if (first.byteLength > headBytes) socket.unshift(first.subarray(headBytes));
@@ -49,19 +50,6 @@ export async function serveNet(transport: string) {
         socket.pipe(socket);
     }
   });
-  if (transport === "unix") server.listen(join(tmpdir(), `cinnabar-bench-bytes-${process.pid}.sock`));
-  else server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const bound = server.address();
-  const address: NetConnectOpts =
-    typeof bound === "string" ? { path: bound } : { host: "127.0.0.1", port: bound?.port ?? 0 };
-  return {
-    address: JSON.stringify(address),
-    async close() {
-      for (const socket of sockets) socket.destroy();
-      server.close();
-    },
-  };
 }
 
 async function writeAll(socket: Socket, all: Iterable<Uint8Array>): Promise<number> {

@@ -10,7 +10,7 @@ export interface Measured {
   readonly elapsedMs: number;
   /** Processor time of the client's process. */
   readonly cpuUs: number;
-  /** Of the latencies in µs, at `shares`. */
+  /** Quantiles of the latencies in µs, at `shares`. */
   readonly quantilesUs: readonly number[];
 }
 

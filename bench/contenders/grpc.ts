@@ -2,7 +2,7 @@ import * as grpc from "@grpc/grpc-js";
 import { fromJSON } from "@grpc/proto-loader";
 import { credentials } from "../security/credentials.ts";
 import type { Contender } from "./contender.ts";
-import type { SmallObject } from "./payloads.ts";
+import { type SmallObject, smallProto } from "./payloads.ts";
 
 /** echo.proto, loaded at run time as the quick start of gRPC for Node does it, with the options it names. */
 const definition = fromJSON(
@@ -10,13 +10,7 @@ const definition = fromJSON(
     nested: {
       bench: {
         nested: {
-          Small: {
-            fields: {
-              id: { type: "uint32", id: 1 },
-              name: { type: "string", id: 2 },
-              text: { type: "string", id: 3 },
-            },
-          },
+          Small: smallProto,
           Binary: { fields: { data: { type: "bytes", id: 1 } } },
           Echo: {
             methods: {

@@ -1,7 +1,7 @@
 import { once } from "node:events";
-import { createServer, connect as dial, type NetConnectOpts, type Socket } from "node:net";
+import { createServer, connect as dial, type NetConnectOpts, type ServerOpts, type Socket } from "node:net";
 import { Packr } from "msgpackr";
-import type { Contender } from "./contender.ts";
+import type { Contender, Serving } from "./contender.ts";
 import type { SmallObject } from "./payloads.ts";
 import { Waiting } from "./waiting.ts";
 
@@ -16,26 +16,11 @@ const copiedBytes = 4096;
  */
 export function netMsgpack(listen: NetConnectOpts): Contender {
   return {
-    async serve() {
-      const sockets = new Set<Socket>();
-      const server = createServer((socket) => {
-        sockets.add(socket);
+    serve: () =>
+      serveSockets(listen, {}, (socket) => {
         const codec = new Packr();
         const frames = new Frames(socket, (id, body) => frames.send(id, codec.pack(codec.unpack(body))));
-      });
-      server.listen(listen);
-      await once(server, "listening");
-      const bound = server.address();
-      const address: NetConnectOpts =
-        typeof bound === "string" ? { path: bound } : { host: "127.0.0.1", port: bound?.port ?? 0 };
-      return {
-        address: JSON.stringify(address),
-        async close() {
-          for (const socket of sockets) socket.destroy();
-          server.close();
-        },
-      };
-    },
+      }),
     async connect(address) {
       const socket = dial(JSON.parse(address) as NetConnectOpts);
       await once(socket, "connect");
@@ -48,6 +33,33 @@ export function netMsgpack(listen: NetConnectOpts): Contender {
         bytes: (bytes) => call(bytes) as Promise<Uint8Array>,
         close: async () => void socket.destroy(),
       };
+    },
+  };
+}
+
+/** Serves by hand. Its address is the options of `connect` as JSON. */
+export async function serveSockets(
+  listen: NetConnectOpts,
+  options: ServerOpts,
+  onSocket: (socket: Socket) => void,
+): Promise<Serving> {
+  const sockets = new Set<Socket>();
+  const server = createServer(options, (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    onSocket(socket);
+  });
+  server.listen(listen);
+  await once(server, "listening");
+  const bound = server.address();
+  const address: NetConnectOpts =
+    typeof bound === "string" ? { path: bound } : { host: "127.0.0.1", port: bound?.port ?? 0 };
+  return {
+    address: JSON.stringify(address),
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
     },
   };
 }

@@ -5,6 +5,15 @@ export interface SmallObject {
   readonly text: string;
 }
 
+/** The same as a message of Protocol Buffers. */
+export const smallProto = {
+  fields: {
+    id: { type: "uint32", id: 1 },
+    name: { type: "string", id: 2 },
+    text: { type: "string", id: 3 },
+  },
+};
+
 export const smallObject: SmallObject = {
   id: 4711,
   name: "cinnabar",

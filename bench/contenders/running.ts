@@ -1,5 +1,6 @@
 import { Child } from "../suite/child.ts";
-import { type Run, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run } from "../suite/workload.ts";
 import type { ClientParty, Measured } from "./client-party.ts";
 import type { ContenderEntry } from "./index.ts";
 import type { Payload } from "./payloads.ts";
@@ -29,9 +30,13 @@ export async function withContenders<T>(
   }
 }
 
-/** What every client has done before it is measured: so many calls, but in so many rounds at most. */
+/** How many calls every client has made before it is measured. */
 const warmUpCalls = 5_000;
-const mostWarmUpRounds = 40;
+
+/** Calls a second of all clients together. */
+export function callsPerSecond(clients: readonly Measured[]): number {
+  return clients.reduce((sum, { calls, elapsedMs }) => sum + (calls / elapsedMs) * 1000, 0);
+}
 
 /** A contender at work: its server and its clients, each a process. */
 export class Running {
@@ -39,6 +44,8 @@ export class Running {
   readonly clients: Child<ClientParty>[] = [];
   readonly #server: Child<ServerParty> | undefined;
   readonly #args: readonly unknown[];
+  /** How many calls each client has made. */
+  readonly #calls: number[] = [];
 
   private constructor(
     entry: ContenderEntry,
@@ -82,6 +89,7 @@ export class Running {
         this.#args,
       );
       this.clients.push(client);
+      this.#calls.push(0);
       await client.ask("check");
     }
   }
@@ -91,17 +99,19 @@ export class Running {
   }
 
   /** All clients call at once. */
-  measure(payload: Payload, inFlight: number, durationMs: number): Promise<Measured[]> {
-    return Promise.all(this.clients.map((client) => client.ask("measure", payload, inFlight, durationMs)));
+  async measure(payload: Payload, inFlight: number, durationMs: number): Promise<Measured[]> {
+    const each = this.clients.map((client) => client.ask("measure", payload, inFlight, durationMs));
+    const measured = await Promise.all(each);
+    for (const [index, { calls }] of measured.entries())
+      this.#calls[index] = (this.#calls[index] ?? 0) + calls;
+    return measured;
   }
 
-  /** Every client calls in rounds until V8 has compiled the way of a call. */
-  async warmUp(payload: Payload, inFlight: number, roundMs: number): Promise<void> {
-    let fewest = 0;
-    for (let round = 0; round < mostWarmUpRounds && (round < warmUpRounds || fewest < warmUpCalls); round++) {
-      const calls = (await this.measure(payload, inFlight, roundMs)).map((measured) => measured.calls);
-      fewest += Math.min(...calls);
-    }
+  /** All clients call until V8 has compiled the way of a call in each of them. */
+  warmUp(payload: Payload, inFlight: number, roundMs: number): Promise<void> {
+    const stretch = async (durationMs: number) =>
+      callsPerSecond(await this.measure(payload, inFlight, durationMs));
+    return warmUp(roundMs, stretch, () => this.#calls.every((calls) => calls >= warmUpCalls));
   }
 
   /** The processes: the server first, where it has one of its own. */

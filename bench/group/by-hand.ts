@@ -3,13 +3,13 @@ import { loadContender } from "../contenders/index.ts";
 import { smallObject } from "../contenders/payloads.ts";
 import type { Party } from "../suite/child.ts";
 import { added } from "./contract.ts";
-import { type QuantilesUs, timeFor, warmUp } from "./timing.ts";
+import { type QuantilesUs, rateOf, timeFor } from "./timing.ts";
 
 /** The caller of a fan-out that is written by hand: a unary call to each of the servers, all at a time. */
 export interface FanOut extends Party {
   connect(addresses: readonly string[]): Promise<void>;
-  /** So many callers broadcast at a time, for so long. */
-  warmUp(callers: number, durationMs: number): Promise<void>;
+  /** So many callers broadcast at a time, for so long: how many broadcasts there are in a second. */
+  rate(callers: number, durationMs: number): Promise<number>;
   /** Broadcasts and reduces for so long, one call after the other. */
   broadcast(durationMs: number): Promise<QuantilesUs>;
 }
@@ -29,7 +29,7 @@ export async function open(key: string, id: string): Promise<FanOut> {
     async connect(addresses) {
       for (const address of addresses) connections.push(await contender.connect(address));
     },
-    warmUp: (callers, durationMs) => warmUp(callers, durationMs, broadcast),
+    rate: (callers, durationMs) => rateOf(callers, durationMs, broadcast),
     broadcast: (durationMs) => timeFor(durationMs, broadcast),
     async close() {
       for (const each of connections) await each.close();

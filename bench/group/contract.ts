@@ -5,7 +5,7 @@ import type { SmallObject } from "../contenders/payloads.ts";
 
 const message = z.object({ id: z.int(), name: z.string(), text: z.string() });
 
-/** Of two answers: the text of one, with the sum of both numbers. */
+/** Reduces two answers: the text of one, with the sum of both numbers. */
 export const added = ({ id, name, text }: SmallObject, other: SmallObject): SmallObject => ({
   id: id + other.id,
   name,

@@ -3,7 +3,7 @@ import { type Group, implementCollectives, joinGroup, staticAuthority, type Tree
 import { smallObject } from "../contenders/payloads.ts";
 import type { Party } from "../suite/child.ts";
 import { Gathering } from "./contract.ts";
-import { type QuantilesUs, timeEach, timeFor, warmUp } from "./timing.ts";
+import { type QuantilesUs, rateOf, timeEach, timeFor } from "./timing.ts";
 
 export type Tree = TreeShape | "auto";
 
@@ -13,8 +13,8 @@ export interface GroupMember extends Party {
   urls(): Promise<readonly string[]>;
   /** Joins a group of these members, as the one with this rank. */
   join(group: string, rank: number, members: readonly string[]): Promise<void>;
-  /** So many callers broadcast at a time, for so long. */
-  warmUp(group: string, tree: Tree, callers: number, durationMs: number): Promise<void>;
+  /** So many callers broadcast at a time, for so long: how many broadcasts there are in a second. */
+  rate(group: string, tree: Tree, callers: number, durationMs: number): Promise<number>;
   /** Broadcasts and reduces for so long, one call after the other. */
   broadcast(group: string, tree: Tree, durationMs: number): Promise<QuantilesUs>;
   /** Goes through so many barriers. All members must. */
@@ -51,9 +51,9 @@ export async function open(id: string): Promise<GroupMember> {
       const authority = staticAuthority(members.map((url) => ({ urls: [url] })));
       groups.set(name, open(await joinGroup(name, { engine, authority, rank, serve: [gathering] })));
     },
-    async warmUp(group, tree, callers, durationMs) {
+    async rate(group, tree, callers, durationMs) {
       const { broadcast } = member(group);
-      await warmUp(callers, durationMs, () => broadcast(tree));
+      return rateOf(callers, durationMs, () => broadcast(tree));
     },
     async broadcast(group, tree, durationMs) {
       const { broadcast } = member(group);

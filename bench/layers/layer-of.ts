@@ -27,8 +27,8 @@ const byRoom: Readonly<Record<string, Layer>> = {
 };
 
 /**
- * The layer that a function belongs to. "caller" where that is up to whoever called it: functions of the language
- * itself. Undefined for no work at all.
+ * The layer that a function belongs to. "caller" for functions of the language itself, which count for the
+ * layer that called them. Undefined for no work at all.
  */
 export function layerOf({ functionName, url }: Frame): Layer | "caller" | undefined {
   if (functionName === "(idle)") return undefined;

@@ -14,14 +14,18 @@ export interface MemPeers extends Usage {
   callUs(count: number): Promise<number>;
 }
 
+/** Heartbeats of 10,000 sessions a second would leave one thread, and the slots of one port, no time for calls. */
+const heartbeatMs = 60_000;
+
 /** A server and its simulated peers in one process, over mem. */
 export async function open(): Promise<MemPeers> {
   const server = await Engine.open({
     listen: "mem://hub",
     serve: [implement(Echo, { echo: (input) => input })],
     limits,
+    heartbeatMs,
   });
-  const engine = await Engine.open({ limits });
+  const engine = await Engine.open({ limits, heartbeatMs });
   const client = (await engine.connect("mem://hub")).client(Echo);
   // Peers that nobody holds would still be held by their engines; engines would not.
   const held: unknown[] = [];

@@ -9,7 +9,7 @@ export interface Fared {
   readonly perSecond: number;
   readonly p50: number;
   readonly p99: number;
-  /** Of all calls, the shares that were rejected before they began, and that were late. */
+  /** Shares of all calls: rejected before they began, and late. */
   readonly rejected: number;
   readonly late: number;
   /** How many calls succeeded in all. */
@@ -29,7 +29,7 @@ export interface Job {
   readonly kind: Work;
   readonly ms: number;
   readonly timeoutMs: number;
-  /** Of the input. */
+  /** Length of the input. */
   readonly bytes: number;
 }
 

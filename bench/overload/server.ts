@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { type AdmissionOptions, Engine, type EngineOptions, implement } from "cinnabar";
+import { Engine, type EngineOptions, implement } from "cinnabar";
+import type { AdmissionOptions } from "cinnabar/options";
 import type { Party } from "../suite/child.ts";
 import { Overload } from "./contract.ts";
 

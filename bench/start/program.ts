@@ -1,11 +1,11 @@
 // What a process does before its first call: `program.js import MODULE`, `program.js open URL`, `program.js serve NAME
-// ADDRESS`, or without arguments nothing. It tells what it has cost after each step to whoever started it, and ends.
+// ADDRESS`, or without arguments nothing. It reports its cost after each step to its parent, and ends.
 import type { Contender } from "../contenders/contender.ts";
 
-/** Since the process began. */
+/** The cost since the process began. */
 export interface Cost {
   readonly wallMs: number;
-  /** Of all threads, in the program and in the kernel. */
+  /** Processor time of all threads, in the program and in the kernel. */
   readonly cpuMs: number;
 }
 

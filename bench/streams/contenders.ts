@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, connect as dial, type NetConnectOpts, type Socket } from "node:net";
+import { connect as dial, type NetConnectOpts } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
@@ -7,8 +7,8 @@ import { fromJSON } from "@grpc/proto-loader";
 import { Engine, implement } from "cinnabar";
 import { Packr } from "msgpackr";
 import type { Serving } from "../contenders/contender.ts";
-import { Frames } from "../contenders/net.ts";
-import { type SmallObject, smallObject } from "../contenders/payloads.ts";
+import { Frames, serveSockets } from "../contenders/net.ts";
+import { type SmallObject, smallObject, smallProto } from "../contenders/payloads.ts";
 import { Items } from "./contract.ts";
 
 /** A consumer: calls `onItem` for each until that says no more. Resolves when the stream has been given up. */
@@ -56,10 +56,8 @@ function cinnabar(title: string, listen: string): StreamContender {
 function net(title: string, listen: NetConnectOpts): StreamContender {
   return {
     title,
-    async serve() {
-      const sockets = new Set<Socket>();
-      const server = createServer((socket) => {
-        sockets.add(socket);
+    serve: () =>
+      serveSockets(listen, {}, (socket) => {
         const codec = new Packr();
         const frames = new Frames(socket, () => {});
         const send = () => {
@@ -67,20 +65,7 @@ function net(title: string, listen: NetConnectOpts): StreamContender {
         };
         socket.on("drain", send);
         send();
-      });
-      server.listen(listen);
-      await once(server, "listening");
-      const bound = server.address();
-      const address: NetConnectOpts =
-        typeof bound === "string" ? { path: bound } : { host: "127.0.0.1", port: bound?.port ?? 0 };
-      return {
-        address: JSON.stringify(address),
-        async close() {
-          for (const socket of sockets) socket.destroy();
-          server.close();
-        },
-      };
-    },
+      }),
     async connect(address) {
       return {
         async consume(onItem) {
@@ -100,13 +85,7 @@ function net(title: string, listen: NetConnectOpts): StreamContender {
 const definition = fromJSON(
   {
     nested: {
-      Small: {
-        fields: {
-          id: { type: "uint32", id: 1 },
-          name: { type: "string", id: 2 },
-          text: { type: "string", id: 3 },
-        },
-      },
+      Small: smallProto,
       Items: {
         methods: {
           Watch: { requestType: "Small", responseType: "Small", responseStream: true, comment: "" },

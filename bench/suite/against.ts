@@ -22,7 +22,7 @@ export interface Comparison {
   readonly cautions: readonly string[];
 }
 
-/** What moves less than this share of itself is not told of, however close the rounds lie together. */
+/** A smaller change than this share is not reported, however close the rounds lie together. */
 const leastShare = 0.03;
 
 /** What moved between two runs. One round tells nothing of noise: figures of a single round are left out. */

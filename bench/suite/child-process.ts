@@ -12,7 +12,7 @@ const graceMs = 5_000;
 
 let party: Party | undefined;
 
-// Ctrl-C reaches the whole group; whoever started this process says when it ends.
+// Ctrl-C reaches the whole group. The parent decides when this process ends.
 process.on("SIGINT", () => {});
 process.once("disconnect", () => {
   setTimeout(() => process.exit(1), graceMs).unref();

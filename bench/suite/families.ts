@@ -22,7 +22,7 @@ export function checkFamilies(workloads: readonly Named[]): void {
 /**
  * Looks at the names of the figures that a workload brought.
  *
- * @throws Error when a name is none of its families, or two figures have one name.
+ * @throws Error when a name belongs to none of its families, or two figures have one name.
  */
 export function checkNames({ name: workload, families }: Named, names: readonly string[]): void {
   const known = new Set<string>();

@@ -30,7 +30,7 @@ export interface Figure {
   readonly chart: string;
   readonly unit: Unit;
   readonly better: "less" | "more";
-  /** One value for each round. What is told of a figure is their median, lowest and highest. */
+  /** One value for each round. A figure shows their median, lowest and highest. */
   readonly rounds: readonly number[];
   /** The load average when the last round had ended, see machine.ts. */
   readonly load: number;
@@ -43,7 +43,7 @@ export interface Figure {
   readonly part?: string;
   /** For a distribution of latencies: the value at each share of `shares`, over all rounds. */
   readonly quantiles?: readonly number[];
-  /** A sentence that whoever reads the number must know. */
+  /** A sentence that a reader of the number must know. */
   readonly note?: string;
 }
 

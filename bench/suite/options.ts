@@ -4,7 +4,7 @@ export interface Options {
   readonly quick: boolean;
   /** Measure nothing: draw the README's pictures from bench/results/last.json. */
   readonly figures: boolean;
-  /** The workloads to run, by name; all of them when none is named. */
+  /** The workloads to run, by name; those of a whole run when none is named. */
   readonly only: readonly string[];
   readonly rounds: number;
   readonly roundMs: number;
@@ -27,7 +27,7 @@ export interface Options {
 
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
-  --quick            only what the named ratios need, in about 90 s
+  --quick            only what the named ratios need, in at most 90 s
   --figures          measure nothing; draw the README's pictures and table
                      from bench/results/last.json
   --json FILE        write the results as data
@@ -87,7 +87,7 @@ export function parseOptions(
     only: positionals,
     ...(only === undefined ? {} : { contenders: only }),
     rounds: integer("--rounds", rounds ?? "5"),
-    roundMs: integer("--round-ms", roundMs ?? (quick ? "200" : "500")),
+    roundMs: integer("--round-ms", roundMs ?? (quick ? "200" : "250")),
   };
 }
 

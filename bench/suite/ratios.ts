@@ -127,9 +127,9 @@ const inCompany = (fabric: "shm" | "tcp"): Definition[] => {
     ratio(`onecore.${fabric}.small.1.p50`, "onecore.1", "p50_us"),
     ratio(`onecore.${fabric}.small.8.ops`, "onecore.8", "ops"),
     ratio(`busy.${fabric}.small.1.p50`, "busy.1", "p50_us"),
-    ...[4, 16, 64].flatMap((clients) =>
+    ...["company.4", "company.16", "crowd.64"].flatMap((crowd) =>
       [1, 8].map((inFlight) =>
-        ratio(`company${clients}.${fabric}.${inFlight}.ops`, `company.${clients}.${inFlight}`, "ops"),
+        ratio(`${crowd.replace(".", "")}.${fabric}.${inFlight}.ops`, `${crowd}.${inFlight}`, "ops"),
       ),
     ),
   ];

@@ -6,7 +6,7 @@ import { type Summary, summarize } from "./statistics.ts";
 /** Raised when a reader of earlier results would misread new ones. */
 export const schema = 1;
 
-/** A figure with what is told of its rounds. */
+/** A figure with the summary of its rounds. */
 export type SummedFigure = Figure & Omit<Summary, "rounds"> & { readonly workload: string };
 
 /** What could not be measured, and why. */
@@ -28,6 +28,14 @@ export interface Settings {
   readonly device?: string;
 }
 
+export interface RanWorkload {
+  readonly name: string;
+  readonly title: string;
+  readonly about: string;
+  /** How long it took. */
+  readonly seconds: number;
+}
+
 /** All of one run, as `--json` writes it. `docs/guide/benchmarks.md` documents each field. */
 export interface Results {
   readonly schema: typeof schema;
@@ -36,7 +44,7 @@ export interface Results {
   readonly settings: Settings;
   readonly machine: ReturnType<typeof describeMachine>;
   readonly load: { readonly before: number; readonly after: number };
-  readonly workloads: readonly { readonly name: string; readonly title: string; readonly about: string }[];
+  readonly workloads: readonly RanWorkload[];
   /** Each ratio's median, by name. */
   readonly ratios: Readonly<Record<string, number>>;
   /** The same with where they come from. */

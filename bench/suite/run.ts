@@ -22,9 +22,10 @@ export async function runWorkloads(
   const seconds = () => (performance.now() - started) / 1000;
   const figures: Measurements["figures"][number][] = [];
   const lacks: Measurements["lacks"][number][] = [];
+  const ran: Measurements["workloads"][number][] = [];
   const failures: Measurements["failures"][number][] = [];
   for (const workload of workloads) {
-    const { name, title } = workload;
+    const { name, title, about } = workload;
     const say = (line: string) => tell(`${seconds().toFixed(0).padStart(4)} s  ${name}: ${line}`);
     const run: Run = {
       quick: settings.quick,
@@ -38,6 +39,7 @@ export async function runWorkloads(
       },
     };
     say(title);
+    const startedSeconds = seconds();
     try {
       const brought = await workload.run(run);
       checkNames(
@@ -50,13 +52,14 @@ export async function runWorkloads(
       failures.push({ workload: name, error: told });
       say(`FAILED: ${told}`);
     }
+    ran.push({ name, title, about, seconds: seconds() - startedSeconds });
   }
   return {
     startedAt,
     seconds: seconds(),
     settings,
     load: { before, after: loadAverage() },
-    workloads: workloads.map(({ name, title, about }) => ({ name, title, about })),
+    workloads: ran,
     figures,
     lacks,
     failures,

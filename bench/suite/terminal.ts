@@ -1,6 +1,22 @@
 import type { Comparison } from "./against.ts";
 import { formatPoint, formatSummary } from "./format.ts";
 import type { Results, SummedFigure } from "./results.ts";
+import { type Workload, wholeSeconds } from "./workload.ts";
+
+/** The workloads of a whole run and those that run by name alone, with the seconds that each takes. */
+export function describeWorkloads(workloads: readonly Workload[]): string {
+  const row = ({ name, title, seconds }: Workload) =>
+    `  ${name.padEnd(17)}  ${`${seconds}`.padStart(3)} s  ${title}`;
+  const whole = workloads.filter(({ selection }) => selection !== "named");
+  const named = workloads.filter(({ selection }) => selection === "named");
+  const minutes = Math.ceil(wholeSeconds(workloads) / 60);
+  return [
+    `Workloads, and how long each takes on two cores; all of these take ${minutes} minutes:`,
+    ...whole.map(row),
+    "By name alone:",
+    ...named.map(row),
+  ].join("\n");
+}
 
 /** The whole of a run for a terminal. */
 export function describeResults(results: Results): string {

@@ -1,11 +1,5 @@
 import type { Figure } from "./figure.ts";
 
-/**
- * How many rounds of a subject go uncounted at the start. V8 compiles by what has run, on a thread of its own: before it
- * has, a call takes ten times as long.
- */
-export const warmUpRounds = 4;
-
 /** How much is measured, and where a workload says how it fares. */
 export interface Run {
   /** Only what the named ratios need, in little time; see ratios.ts. */
@@ -40,8 +34,20 @@ export interface Workload {
    * other workload has them, so no two workloads can name a figure alike.
    */
   readonly families: readonly string[];
-  /** Whether `--quick` runs it too; such a workload keeps its share of the time, as `Run.quick` tells. */
-  readonly isInQuick: boolean;
+  /**
+   * `quick` runs with `--quick` too, where `Run.quick` shortens it. `whole` runs in a whole run. `named` runs only when
+   * the command line names it: it answers a question of design, or needs what few machines have.
+   */
+  readonly selection: "quick" | "whole" | "named";
+  /** How many seconds it takes on two cores without other work, with the rounds of a whole run; as measured. */
+  readonly seconds: number;
   /** Ends every process and socket that it has started, also when it rejects. */
   run(run: Run): Promise<readonly Figure[]>;
+}
+
+/** How many seconds the workloads of a whole run take. */
+export function wholeSeconds(workloads: readonly Workload[]): number {
+  return workloads
+    .filter(({ selection }) => selection !== "named")
+    .reduce((sum, { seconds }) => sum + seconds, 0);
 }

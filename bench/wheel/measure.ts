@@ -13,16 +13,16 @@ const gc = runInNewContext("gc") as () => void;
 export interface Reading {
   readonly armNs: number;
   readonly disarmNs: number;
-  /** Of one deadline that passes, when as many as are pending pass at once. */
+  /** Time of one deadline that passes, when all pending ones pass at once. */
   readonly expiryNs: number;
   /** Beside the call itself, in whose fields the wheel keeps its links. */
   readonly bytesPerPending: number;
 }
 
-/** While nothing is due. */
+/** What a subject costs while nothing is due. */
 export interface IdleReading {
   readonly wakes: number;
-  /** Of one processor. */
+  /** Share of one processor. */
   readonly share: number;
 }
 

@@ -20,7 +20,8 @@ export const along: Workload = {
   about:
     "The time of one small call: plain, with two entries of metadata that the handler reads, and through two functions of middleware at the client. The variants take turns within a round, in the same processes.",
   families: ["along"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 20,
   run: (run) => measureAlong(run),
 };
 

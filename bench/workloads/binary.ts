@@ -1,12 +1,14 @@
 import type { Workload } from "../suite/workload.ts";
-import { measureCalls } from "./calls.ts";
+import { contendersOf, measureCalls } from "./calls.ts";
 
 export const binary: Workload = {
   name: "binary",
   title: "Binary calls",
-  about: "Bytes go there and back inside a call: 1 KiB and 64 KiB, with one and with 64 callers.",
+  about:
+    "Bytes go there and back inside a call: 1 KiB and 64 KiB, with one and with 64 callers. Over Cinnabar, grpc-js and node:net.",
   families: ["binary"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 60,
   run: (run) =>
     measureCalls(
       run,
@@ -18,5 +20,7 @@ export const binary: Workload = {
           inFlight,
         })),
       ),
+      // The others of the workload `small` carry bytes as they carry objects.
+      contendersOf({ ...run, quick: true }),
     ),
 };

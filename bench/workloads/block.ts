@@ -8,9 +8,10 @@ import type { Measured } from "../contenders/client-party.ts";
 import { Child } from "../suite/child.ts";
 import { type Figure, quantile } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 
-const depths = [1, 8, 32, 128];
+const depths = [1, 32];
 
 interface Running {
   readonly subject: BlockSubject;
@@ -26,7 +27,8 @@ export const block: Workload = {
     "Cinnabar and over NVMe/TCP, target and host of cinnabar-nvme. Beside it: a call of grpc-js and of node:net that " +
     "carries 4 KiB there and back.",
   families: ["block"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 50,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));
@@ -64,11 +66,10 @@ async function measureDepth(run: Run, running: readonly Running[], depth: number
     return ops.map((op) => ({ subject, client, op, rounds: [] as Measured[] }));
   });
   for (const { client, op } of works)
-    for (let round = 0; round < warmUpRounds; round++)
-      await client.ask("measure", op, depth, run.roundMs / 4);
+    await warmUp(run.roundMs / 2, async (ms) => rateOf(await client.ask("measure", op, depth, ms)));
   for (let round = 1; round <= run.rounds; round++) {
     for (const { client, op, rounds } of works)
-      rounds.push(await client.ask("measure", op, depth, run.roundMs));
+      rounds.push(await client.ask("measure", op, depth, run.roundMs / 2));
     const told = works.map(
       ({ subject, op, rounds }) => `${subject.title} ${subject.device} ${op} ${rateOf(rounds.at(-1))}`,
     );

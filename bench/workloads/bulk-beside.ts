@@ -15,7 +15,8 @@ export const bulkBeside: Workload = {
   title: "Small calls beside bulk",
   about: `How long small calls take, one in flight, while the same two engines carry a stream of ${formatSize(streamBytes)} in transfers of ${formatSize(transferBytes)}, ${inFlight} under way at a time, and while they do not.`,
   families: ["beside"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 12,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

@@ -30,7 +30,8 @@ export const bulkFloor: Workload = {
   about:
     "Get and put over tcp beside RMA over libfabric's tcp provider in C++ with nothing above it, one operation for each transfer, and beside node:net. All use the same file of libfabric. Both ends of the floor poll without a pause while bytes move. Processor time is that of both processes.",
   families: ["bulk_floor"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 45,
   async run(run) {
     const keys = run.quick ? ["tcp"] : ["tcp", "net-tcp"];
     const isWanted = (key: string) => keys.includes(key) && (run.contenders?.includes(key) ?? true);

@@ -26,7 +26,8 @@ export const bulkMemory: Workload = {
     "What it costs to have memory registered, apart from any transfer: to expose it, and how much longer a call takes that lends it (call by call in turn with one that lends none); " +
     "and what memory from the engine's pool costs beside memory made anew.",
   families: ["lending", "pool"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 14,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

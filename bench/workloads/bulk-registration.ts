@@ -26,7 +26,8 @@ export const bulkRegistration: Workload = {
     "Call by call in turn. The bytes that arrive are compared, and the registrations counted. " +
     "What calls that nobody moves bytes for take longer by is the registration: it stands beside moving the bytes once.",
   families: ["registration"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 45,
   run: (run) =>
     withOurs(run, async (all) => {
       const figures: Figure[] = [];

@@ -21,7 +21,8 @@ export const bulkScatter: Workload = {
     `One region of ${pieces} pieces of odd lengths at odd addresses, beside one of the same length in one piece. ` +
     "One transfer at a time, all of the region, by turns.",
   families: ["scatter"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 12,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

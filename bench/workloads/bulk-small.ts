@@ -24,7 +24,8 @@ export const bulkSmall: Workload = {
     "How long it takes to hand bytes to a handler, one call in flight: in the call's input, or lent by the call and got by the handler. Call by call in turn. " +
     "Beside it one of many gets and puts within a handler, by its clock. Where the curves cross, lending begins to pay.",
   families: ["few_bytes"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 8,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

@@ -3,6 +3,7 @@ import { Running, subjects, type Way } from "../bulk/subjects.ts";
 import type { Figure } from "../suite/figure.ts";
 import { formatNumber, formatSize } from "../suite/format.ts";
 import { loadAverage } from "../suite/machine.ts";
+import { warmUp } from "../suite/warm-up.ts";
 import type { Run, Workload } from "../suite/workload.ts";
 
 export const bulk: Workload = {
@@ -12,12 +13,15 @@ export const bulk: Workload = {
     "Bytes from the memory of one process to that of another, by size. Cinnabar's server gets from and puts into memory that its client has lent it, taken from the engine's pool at both ends. " +
     "node:net writes, reads in place into memory chosen beforehand and acknowledges each transfer; grpc-js streams messages of 1 MiB and acknowledges likewise. Everybody's bytes are compared before anything is measured.",
   families: ["bulk"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 110,
   async run(run) {
     const running = await startAll(run);
     try {
       const figures: Figure[] = [];
-      for (const bytes of sizesOf(run)) figures.push(...(await measureSize(run, running, bytes)));
+      const [first, ...others] = sizesOf(run);
+      if (first !== undefined) figures.push(...(await measureSize(run, running, first, true)));
+      for (const bytes of others) figures.push(...(await measureSize(run, running, bytes, false)));
       return figures;
     } finally {
       for (const one of running) await one.end();
@@ -53,24 +57,32 @@ interface Turn {
 }
 
 /** Size after size, so that only one size's memory is held at a time. */
-async function measureSize(run: Run, running: readonly Running[], bytes: number): Promise<Figure[]> {
+async function measureSize(
+  run: Run,
+  running: readonly Running[],
+  bytes: number,
+  isFirst: boolean,
+): Promise<Figure[]> {
   for (const one of running) await one.prepare(bytes, Math.max(...depthsOf(run)));
   const turns: Turn[] = depthsOf(run).flatMap((inFlight) =>
     running.flatMap((one) =>
       one.subject.ways
-        .filter(({ isMain }) => isMain || !run.quick)
+        // The others show what a choice costs: with one in flight is enough.
+        .filter(({ isMain }) => isMain || (inFlight === 1 && !run.quick))
         .map((way) => ({ one, way, inFlight, gigabytesPerSecond: [] })),
     ),
   );
   // A share of the time of a small call's round: there are many ways, and a transfer says more than a call.
   const durationMs = run.roundMs / (run.quick ? 2 : 4);
-  for (const { one, way, inFlight } of turns)
-    await one.driver.ask("measure", way.name, inFlight, durationMs / 4);
+  const move = async ({ one, way, inFlight }: Turn, forMs: number) => {
+    const { transfers, elapsedMs } = await one.driver.ask("measure", way.name, inFlight, forMs);
+    return (transfers * bytes) / elapsedMs / 1e6;
+  };
+  // The code of a transfer is the same for all sizes.
+  for (const turn of turns)
+    await (isFirst ? warmUp(durationMs, (ms) => move(turn, ms)) : move(turn, durationMs / 4));
   for (let round = 1; round <= run.rounds; round++) {
-    for (const { one, way, inFlight, gigabytesPerSecond } of turns) {
-      const { transfers, elapsedMs } = await one.driver.ask("measure", way.name, inFlight, durationMs);
-      gigabytesPerSecond.push((transfers * bytes) / elapsedMs / 1e6);
-    }
+    for (const turn of turns) turn.gigabytesPerSecond.push(await move(turn, durationMs));
     const told = turns
       .filter(({ way, inFlight }) => way.isMain && inFlight === 1)
       .map((turn) => `${titleOf(turn)} ${formatNumber(turn.gigabytesPerSecond.at(-1) ?? Number.NaN)}`);

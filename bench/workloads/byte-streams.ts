@@ -76,7 +76,8 @@ export const byteStreams: Workload = {
     "that all of it has come. For the time there and back the server returns what it gets, over streams that stay " +
     "open. A short stream carries one piece.",
   families: ["byte_streams"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 90,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pairs: Pair[] = [];

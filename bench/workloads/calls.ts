@@ -20,7 +20,7 @@ export interface CallsTask {
 const warmUpInFlight = 64;
 
 /** Those that every workload of calls measures, as far as they are asked for. */
-function contendersOf(run: Run): readonly ContenderEntry[] {
+export function contendersOf(run: Run): readonly ContenderEntry[] {
   const isWanted = ({ key, isInQuick }: Pick<ContenderEntry, "key" | "isInQuick">) =>
     run.contenders?.includes(key) ?? (isInQuick || !run.quick);
   if (run.verbsHost === undefined && isWanted({ key: "verbs", isInQuick: false }))
@@ -29,7 +29,8 @@ function contendersOf(run: Run): readonly ContenderEntry[] {
 }
 
 /**
- * Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on.
+ * Has every contender do every task, by turns within each round. One that cannot run is reported, and the
+ * others go on.
  */
 export async function measureCalls(
   run: Run,

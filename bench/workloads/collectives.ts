@@ -6,6 +6,7 @@ import { Child } from "../suite/child.ts";
 import { type Figure, quantile, shares } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
 import { median } from "../suite/statistics.ts";
+import { warmUp } from "../suite/warm-up.ts";
 import type { Run, Workload } from "../suite/workload.ts";
 
 const module = (name: string) => new URL(`../group/${name}.js`, import.meta.url);
@@ -25,7 +26,8 @@ export const collectives: Workload = {
   title: "Calls of a whole group",
   about: `A call of all ${members} members of a group, each a process, whose answers are reduced to one; barriers of them; and the same calls by hand: ${members - 1} unary calls of grpc-js at a time, whose answers the caller reduces. One call after the other. All processes share the processors of one machine, so times are mostly those of the processors.`,
   families: ["group"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 70,
   run: (run) => measureCollectives(run, members),
 };
 
@@ -34,7 +36,8 @@ interface Subject {
   readonly name: string;
   readonly subject: string;
   readonly chart: string;
-  warmUp(durationMs: number): Promise<unknown>;
+  /** How much it does in a second, with many callers where it can have them. */
+  rate(durationMs: number): Promise<number>;
   measure(durationMs: number): Promise<QuantilesUs>;
 }
 
@@ -43,8 +46,8 @@ export async function measureCollectives(run: Run, size: number): Promise<Figure
   try {
     const subjects = [...(await ofGroup(run, size, processes)), ...(await byHand(size, processes))];
     run.tell(`${processes.count} processes started`);
-    // Compiled before anything is counted: each process gets few calls, and needs thousands.
-    for (const { warmUp } of subjects) await warmUp(5 * run.roundMs);
+    // With many callers: each process gets few calls, and needs thousands.
+    for (const { rate } of subjects) await warmUp(run.roundMs, rate);
     const rounds = subjects.map((): QuantilesUs[] => []);
     for (let round = 0; round < run.rounds; round++)
       for (const [index, { measure }] of subjects.entries()) rounds[index]?.push(await measure(run.roundMs));
@@ -94,24 +97,23 @@ async function ofGroup(run: Run, size: number, processes: Processes): Promise<Su
     const broadcast = (name: string, tree: Tree): Subject => ({
       ...named(`${fabric}.group.broadcast${size}`, name),
       chart: `Broadcast to ${size} members, answers reduced`,
-      warmUp: (durationMs) => root.ask("warmUp", fabric, tree, warmUpCallers, durationMs),
+      rate: (durationMs) => root.ask("rate", fabric, tree, warmUpCallers, durationMs),
       measure: (durationMs) => root.ask("broadcast", fabric, tree, durationMs),
     });
     const go = async (tree: Tree, count: number) =>
       (await Promise.all(group.map((member) => member.ask("barriers", fabric, tree, count))))[0] ?? [];
     const goFor = async (tree: Tree, durationMs: number) =>
       go(tree, Math.ceil((durationMs * 1000) / quantile(await go(tree, 3), 0.5)));
-    const barrier = (name: string, tree: Tree): Subject => ({
-      ...named(`${fabric}.group.barrier${size}`, name),
+    const barrier: Subject = {
+      ...named(`${fabric}.group.barrier${size}`, ""),
       chart: `Barrier of ${size} members`,
-      warmUp: (durationMs) => goFor(tree, durationMs),
-      measure: (durationMs) => goFor(tree, durationMs),
-    });
+      rate: async (durationMs) => 1e6 / quantile(await goFor("auto", durationMs), 0.5),
+      measure: (durationMs) => goFor("auto", durationMs),
+    };
     subjects.push(broadcast("", "auto"));
     if (run.quick) continue;
-    subjects.push(barrier("", "auto"));
-    for (const [name, tree] of Object.entries(trees))
-      subjects.push(broadcast(name, tree), barrier(name, tree));
+    subjects.push(barrier);
+    for (const [name, tree] of Object.entries(trees)) subjects.push(broadcast(name, tree));
   }
   return subjects;
 }
@@ -130,7 +132,7 @@ async function byHand(size: number, processes: Processes): Promise<Subject[]> {
       name: `${key}.group.broadcast${size}`,
       subject: `${key.replace("grpc-", "grpc-js ")}, by hand`,
       chart: `Broadcast to ${size} members, answers reduced`,
-      warmUp: (durationMs) => caller.ask("warmUp", warmUpCallers, durationMs),
+      rate: (durationMs) => caller.ask("rate", warmUpCallers, durationMs),
       measure: (durationMs) => caller.ask("broadcast", durationMs),
     });
   }

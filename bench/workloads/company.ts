@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import type { Measured } from "../contenders/client-party.ts";
 import { type ContenderEntry, contenders } from "../contenders/index.ts";
-import { type Running, withContenders } from "../contenders/running.ts";
+import { callsPerSecond, type Running, withContenders } from "../contenders/running.ts";
 import { Child, type Party } from "../suite/child.ts";
 import { type Figure, quantile } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -18,7 +18,9 @@ export interface CompanySizes {
   readonly inFlight: readonly number[];
 }
 
-const full: CompanySizes = { clients: [4, 16, 64], inFlight: [1, 8] };
+/** Eight in flight come first: they warm new clients up sooner. */
+const full: CompanySizes = { clients: [4, 16], inFlight: [8, 1] };
+const crowded: CompanySizes = { clients: [64], inFlight: [8, 1] };
 
 /** Ours beside what users have else, of one kind of transport: only these processes exist at a time. */
 const pairs = [
@@ -31,19 +33,38 @@ export const company: Workload = {
   name: "company",
   title: "Small calls in company",
   about:
-    "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4, 16 and 64 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
+    "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4 and 16 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
   families: ["onecore", "busy", "company"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 100,
   run: (run) => measureCompany(run, full),
 };
+
+/** The same with so many processes that starting them takes most of the time. */
+export const crowd: Workload = {
+  name: "crowd",
+  title: "Small calls in a crowd",
+  about:
+    "The small object there and back between one server and 64 client processes. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
+  families: ["crowd"],
+  selection: "named",
+  seconds: 110,
+  async run(run) {
+    const figures: Figure[] = [];
+    for (const keys of pairs) figures.push(...(await manyClients(run, entriesOf(keys), crowded, "crowd")));
+    return figures;
+  },
+};
+
+const entriesOf = (keys: readonly string[]) => contenders().filter(({ key }) => keys.includes(key));
 
 export async function measureCompany(run: Run, sizes: CompanySizes): Promise<Figure[]> {
   const figures: Figure[] = [];
   for (const keys of pairs) {
-    const entries = contenders().filter(({ key }) => (keys as readonly string[]).includes(key));
+    const entries = entriesOf(keys);
     figures.push(...(await onOneCore(run, entries, sizes)));
     figures.push(...(await besideBurners(run, entries)));
-    figures.push(...(await manyClients(run, entries, sizes)));
+    figures.push(...(await manyClients(run, entries, sizes, "company")));
   }
   return figures;
 }
@@ -98,6 +119,7 @@ async function manyClients(
   run: Run,
   entries: readonly ContenderEntry[],
   { clients, inFlight }: CompanySizes,
+  family: "company" | "crowd",
 ): Promise<Figure[]> {
   return withContenders(run, entries, async (running) => {
     const figures: Figure[] = [];
@@ -106,7 +128,7 @@ async function manyClients(
       for (const each of inFlight)
         figures.push(
           ...(await byTurns(run, running, {
-            key: `company.${count}`,
+            key: `${family}.${count}`,
             title: `${count} client processes`,
             inFlight: each,
           })),
@@ -121,7 +143,7 @@ interface Task {
   readonly key: string;
   /** In the titles of charts. */
   readonly title: string;
-  /** Of each client. */
+  /** Calls in flight of each client. */
   readonly inFlight: number;
 }
 
@@ -133,7 +155,7 @@ async function byTurns(run: Run, running: readonly Running[], task: Task): Promi
       rounds[index]?.push(await one.measure("small", task.inFlight, run.roundMs));
     const told = running.map(
       ({ entry }, index) =>
-        `${entry.title} ${Math.round(rate(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
+        `${entry.title} ${Math.round(callsPerSecond(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
     );
     run.tell(
       `${task.title}, ${task.inFlight} in flight, round ${round} of ${run.rounds}: ${told.join(", ")}`,
@@ -143,17 +165,13 @@ async function byTurns(run: Run, running: readonly Running[], task: Task): Promi
   return running.flatMap(({ entry }, index) => figuresOf(entry, task, rounds[index] ?? [], load));
 }
 
-function rate(clients: readonly Measured[]): number {
-  return clients.reduce((sum, { calls, elapsedMs }) => sum + (calls / elapsedMs) * 1000, 0);
-}
-
 function figuresOf(
   entry: ContenderEntry,
   { key, title, inFlight }: Task,
   rounds: readonly (readonly Measured[])[],
   load: number,
 ): Figure[] {
-  const work = `${title}, ${inFlight} in flight${key.startsWith("company") ? " each" : ""}`;
+  const work = `${title}, ${inFlight} in flight${/^(company|crowd)/.test(key) ? " each" : ""}`;
   const name = `${entry.key}.${key}.${inFlight}`;
   const common = { subject: entry.title, load } as const;
   return [
@@ -163,7 +181,7 @@ function figuresOf(
       chart: `${work}: calls`,
       unit: "calls/s",
       better: "more",
-      rounds: rounds.map(rate),
+      rounds: rounds.map(callsPerSecond),
     },
     {
       ...common,
@@ -171,7 +189,7 @@ function figuresOf(
       chart: `${work}: latency, median`,
       unit: "µs",
       better: "less",
-      // Of the clients' medians: what a client sees.
+      // The median of the clients' medians is what a client sees.
       rounds: rounds.map((clients) => median(clients.map(({ quantilesUs }) => quantile(quantilesUs, 0.5)))),
     },
     {

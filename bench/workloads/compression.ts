@@ -23,7 +23,8 @@ export const compression: Workload = {
     "time of a call: the bytes of an input on the wire, the processor time of both processes, and the longest time " +
     "that the client's thread was busy at a stretch.",
   families: ["compression"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 10,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const server = await Child.start<RowServer>("compression, server", module("server"), [

@@ -19,7 +19,8 @@ export const fiRmaBw: Workload = {
   about:
     "What libfabric's own benchmark, fi_rma_bw of fabtests, reaches with nothing above libfabric: 1 MiB, 64 in flight.",
   families: ["fi-rma-bw"],
-  isInQuick: false,
+  selection: "named",
+  seconds: 40,
   async run(run) {
     if (!isOnPath()) {
       run.lack(program, "not on PATH; it belongs to fabtests, which Debian has in no package");

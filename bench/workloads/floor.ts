@@ -11,7 +11,7 @@ const chart = "64 bytes there and back, bare";
 const ratioChart = "64 bytes there and back, bare, beside libfabric's own tool";
 const ways: readonly Way[] = ["tight", "driven"];
 const ponger = new URL("../floor/ponger.js", import.meta.url);
-/** Of about a tenth of a second on a quiet machine; fewer where they take longer than that limit. */
+/** Round trips of a round: about a tenth of a second on a quiet machine. Slower ones are fewer, up to the limit. */
 const mostTrips = 10_000;
 const leastTrips = 50;
 const roundLimitMs = 1000;
@@ -32,7 +32,8 @@ export const floor: Workload = {
     `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with its turns (driven), ` +
     "by fi_pingpong, which reports half a round trip and is doubled here, and by a loop in C++ on the rings of shm.",
   families: ["floor"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 10,
 
   async run(run) {
     const { verbsHost: host } = run;

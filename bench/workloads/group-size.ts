@@ -38,7 +38,8 @@ export const groupSize: Workload = {
   title: "Groups by their size",
   about: `By simulation, with up to 10,000 members: a call of all members and its reduced answer along each tree, where a message keeps a process busy for ${message.overheadMs * 1000} µs and is on its way for ${message.latencyMs * 1000} µs; messages of the failure detector in a group that is quiet; after how many of its periods all members know of one that crashed (one seed).`,
   families: ["group_size"],
-  isInQuick: false,
+  selection: "named",
+  seconds: 40,
   run: async (run) => measureGroupSize(run, full),
 };
 

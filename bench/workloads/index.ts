@@ -12,7 +12,7 @@ import { bulkScatter } from "./bulk-scatter.ts";
 import { bulkSmall } from "./bulk-small.ts";
 import { byteStreams } from "./byte-streams.ts";
 import { collectives } from "./collectives.ts";
-import { company } from "./company.ts";
+import { company, crowd } from "./company.ts";
 import { compression } from "./compression.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
@@ -67,6 +67,7 @@ export const workloads: readonly Workload[] = [
   memory,
   scaling,
   company,
+  crowd,
   webBeside,
   stall,
   overload,

@@ -22,7 +22,8 @@ export const lanes: Workload = {
   title: "Worker lanes",
   about: `A server that computes ${computeUs} µs a call, in one lane and in two, under the load of one client in a process of its own with ${inFlight} calls in flight over shm. The client needs a core, too: on two cores, two lanes cannot double what one does.`,
   families: ["lanes"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 5,
   run,
 };
 

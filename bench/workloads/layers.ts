@@ -23,7 +23,8 @@ export const layers: Workload = {
     "Processor time of one call at each side, of which V8's sampling profiler says who used it: validation (zod, contracts), codec (msgpack, frames), scheduling (calls, sessions, deadlines, admission), ports (the JavaScript side of the addon), native (the addon, libfabric, and polling for what has not come yet), the event loop. " +
     "With one call in flight most of the native part is waiting for the other side; with 64 it is work. The time is counted apart from the profile, which slows a process down.",
   families: ["layers"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 25,
   run: (run) => measureLayers(run),
 };
 

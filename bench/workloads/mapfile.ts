@@ -40,7 +40,8 @@ export const mapfile: Workload = {
     "All of a file of 1 GiB in the page cache, read by another process: by gets of 1 MiB from a mapped file, four in " +
     "flight, and through a socket of node:net to which `createReadStream` is piped. Each round reads the file once.",
   families: ["mapfile"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 38,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-file-"));

@@ -1,6 +1,7 @@
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 import { perSecond, startPair } from "./streams.ts";
 
 const inFlight = 64;
@@ -12,7 +13,8 @@ export const oneWay: Workload = {
     "64 callers of one client process each make a one-way call when their last has left, and beside that unary calls " +
     "that echo. A one-way call counts when the server has executed it. Over shm.",
   families: ["oneway"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 8,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pair = await startPair("shm");
@@ -21,8 +23,7 @@ export const oneWay: Workload = {
       const ops: number[] = [];
       const calls: number[] = [];
       for (const method of ["note", "echo"] as const)
-        for (let round = 0; round < warmUpRounds; round++)
-          await consumer.ask("call", method, inFlight, run.roundMs);
+        await warmUp(run.roundMs, async (ms) => perSecond(await consumer.ask("call", method, inFlight, ms)));
       for (let round = 1; round <= run.rounds; round++) {
         ops.push(perSecond(await consumer.ask("call", "note", inFlight, run.roundMs)));
         calls.push(perSecond(await consumer.ask("call", "echo", inFlight, run.roundMs)));

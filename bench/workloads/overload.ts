@@ -1,4 +1,5 @@
-import type { AdmissionOptions, EngineOptions } from "cinnabar";
+import type { EngineOptions } from "cinnabar";
+import type { AdmissionOptions } from "cinnabar/options";
 import type { Fared, Job, OverloadCallers } from "../overload/callers.ts";
 import type { OverloadServer } from "../overload/server.ts";
 import { Child } from "../suite/child.ts";
@@ -48,7 +49,8 @@ export const overload: Workload = {
     "A server over shm is asked for 1, 2 and 4 times what it can do, by four clients that do not wait for each other's answers; calls have half a second. What the window (W), the credits (C) and the limits of the admission queue (A) do is seen by which of them are at work. " +
     "waiting: 8 handlers at once, 10 ms each. computing: handlers of 1 ms on the server's only thread. burst: 40,000 calls of 4 KiB at once, to handlers that wait for 3 s, of which any number may run.",
   families: ["overload"],
-  isInQuick: false,
+  selection: "named",
+  seconds: 600,
   run: (run) => measureOverload(run, full),
 };
 

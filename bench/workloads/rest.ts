@@ -17,7 +17,7 @@ const listenAt = (fabric: Fabric, use: string) =>
 /** Before anything is counted as idle, so that what traffic has set off comes to its end. */
 const settleMs = 300;
 const quickWindowMs = 700;
-const windowMs = 3_000;
+const windowMs = 1_500;
 const connects = 20;
 
 /** What an engine costs when there is nothing to do, and how long connecting takes. */
@@ -27,7 +27,8 @@ export const rest: Workload = {
   about:
     "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long connecting takes.",
   families: ["idle", "idle_cpu_percent", "connect"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 11,
 
   async run(run) {
     const figures = [...(await idle(run))];

@@ -26,7 +26,7 @@ const full: ScalingSizes = {
   idle: [0, 100, 1_000, 10_000],
   calls: 20_000,
 };
-/** Of each client. */
+/** Calls in flight of each client. */
 const inFlight = 8;
 
 /** Whether a call costs more the more peers there are. */
@@ -36,7 +36,8 @@ export const scaling: Workload = {
   about:
     "One server and 1 to 64 clients with 8 calls in flight each, in up to 8 processes: calls a second, and processor time a call at the server. One busy peer beside 0 to 10,000 idle ones (over mem, both ends in one process): processor time a call.",
   families: ["scaling", "beside_idle"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 60,
   run: (run) => measureScaling(run, full),
 };
 

@@ -10,7 +10,7 @@ import type { Run, Workload } from "../suite/workload.ts";
 import { measureCalls } from "./calls.ts";
 
 const bulkBytes = 16 << 20;
-/** Of what a stream is written in; the best one counts. */
+/** Chunks in which a stream is written; the best size counts. */
 const chunkSizes = [64 << 10, 256 << 10, 1 << 20] as const;
 
 export const security: Workload = {
@@ -20,7 +20,8 @@ export const security: Workload = {
     "Small calls and bulk over tcp, sealed and plain by turns: both sides have certificates, messages are sealed by " +
     "AES-256-GCM, and regions too. Beside them grpc-js with mutual TLS, and a stream of node:tls by hand.",
   families: ["security"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 22,
   run: (run) => withCredentials(async () => [...(await measureSmall(run)), ...(await measureBulk(run))]),
 };
 

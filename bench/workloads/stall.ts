@@ -23,7 +23,8 @@ export const stall: Workload = {
   about:
     "A handler keeps the only JavaScript thread of its process for 2 s; its peer goes on writing and reading 4 MiB of that process's memory, one transfer after the other each way. Counted is what the computing handler saw arrive, and what was read of the numbers that it wrote meanwhile; beside it the same for as long while the thread is free.",
   families: ["stall"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 27,
   run: (run) => measureStall(run, full),
 };
 

@@ -29,7 +29,7 @@ const wall = {
   chart: "Start-up: from the process's birth to an open engine",
 } as const;
 
-/** What is told of a start, and how it follows from what the process says. */
+/** The figures of a start, and how each follows from the times of the process. */
 const measures = {
   node_cpu_ms: [{ ...cpu, chart: "Processor time of Node alone" }, ({ begun }: Start) => begun.cpuMs],
   import_cpu_ms: [
@@ -84,7 +84,8 @@ export const start: Workload = {
   about:
     "What a process costs before its first call: processor time of the import and of opening a server, beside grpc-js and an empty net.createServer; resident memory of a server with one service; how long `cinnabar --help` takes beside a program that does nothing. Each start is a process of its own, and all take turns.",
   families: ["start"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 25,
 
   async run(run) {
     const starts = subjects.map((each) => ({ ...each, starts: [] as Start[] }));

@@ -4,7 +4,8 @@ import type { Producer } from "../streams/producer.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 
 /** A contender at work: a producer and a consumer, each a process. */
 export interface StreamPair {
@@ -46,7 +47,8 @@ export const streams: Workload = {
     "A server sends the small object, item after item, as fast as its client reads it. Cinnabar validates each item " +
     "with zod at both ends; node:net by hand validates nothing and respects `drain`.",
   families: ["stream"],
-  isInQuick: true,
+  selection: "quick",
+  seconds: 16,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const keys = streamKeys.filter((key) => run.contenders?.includes(key) ?? true);
@@ -54,7 +56,7 @@ export const streams: Workload = {
     try {
       for (const key of keys) pairs.push(await startPair(key));
       for (const { consumer } of pairs)
-        for (let round = 0; round < warmUpRounds; round++) await consumer.ask("consume", run.roundMs);
+        await warmUp(run.roundMs, async (ms) => perSecond(await consumer.ask("consume", ms)));
       const rounds = pairs.map(() => [] as number[]);
       for (let round = 1; round <= run.rounds; round++) {
         for (const [index, { consumer }] of pairs.entries())

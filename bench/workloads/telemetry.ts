@@ -2,7 +2,8 @@ import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { formatNumber } from "../suite/format.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 import type { ObservedClient } from "../telemetry/client.ts";
 import { allObserved, type Observed } from "../telemetry/observed.ts";
 import type { ObservedServer } from "../telemetry/server.ts";
@@ -34,7 +35,8 @@ export const telemetry: Workload = {
     "second, and spans by version 2 of OpenTelemetry's SDK, of one call in a hundred and of all, with a batch processor " +
     "that drops them. Calls and processor time of both processes with 64 in flight; p50 with one.",
   families: ["telemetry"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 15,
   run: measureTelemetry,
 };
 
@@ -55,7 +57,10 @@ async function measureTelemetry(run: Run): Promise<Figure[]> {
         observed,
       ]);
       ended.push(client);
-      for (let round = 0; round < warmUpRounds; round++) await client.ask("run", 64, run.roundMs);
+      await warmUp(run.roundMs, async (ms) => {
+        const { calls, elapsedMs } = await client.ask("run", 64, ms);
+        return calls / elapsedMs;
+      });
       subjects.push({ observed, server, client, ops: [], cpuUs: [], p50Us: [] });
     }
     for (let round = 1; round <= run.rounds; round++) {

@@ -3,7 +3,8 @@ import type { ServerParty } from "../contenders/server-party.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 import type { Host } from "../web-beside/host.ts";
 import type { Visited, Visitor } from "../web-beside/visitor.ts";
 
@@ -20,7 +21,8 @@ export const webBeside: Workload = {
     "How long requests to a server of node:http take, one at a time over one connection, while its process calls a service without a pause, and while it does nothing else, by turns. " +
     "Callers that never wait take most of a thread, over any transport, so calls over a Unix socket stand beside ours.",
   families: ["web_beside"],
-  isInQuick: false,
+  selection: "whole",
+  seconds: 17,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const ends: { end(): Promise<void> }[] = [];
@@ -39,26 +41,30 @@ export const webBeside: Workload = {
         const args = [key, id, await server.ask("address")];
         hosts.set(key, await started(Child.start<Host>(`web, ${key} host`, module("web-beside/host"), args)));
       }
-      const visit = async (key: string, inFlight: number): Promise<Visited> => {
+      const visit = async (key: string, inFlight: number, durationMs: number): Promise<Visited> => {
         const host = hosts.get(key) as Child<Host>;
         await host.ask("call", inFlight);
-        const visited = await visitor.ask("visit", await host.ask("webPort"), run.roundMs);
+        const visited = await visitor.ask("visit", await host.ask("webPort"), durationMs);
         await host.ask("stop");
         return visited;
       };
       const subjects = [
-        { name: "nothing", title: "beside nothing", visit: () => visit("shm", 0) },
+        {
+          name: "nothing",
+          title: "beside nothing",
+          visit: (durationMs: number) => visit("shm", 0, durationMs),
+        },
         ...besides.map(({ key, inFlight }) => ({
           name: `${key}.${inFlight}`,
           title: `beside calls over ${key}, ${inFlight} in flight`,
-          visit: () => visit(key, inFlight),
+          visit: (durationMs: number) => visit(key, inFlight, durationMs),
         })),
       ];
-      for (let round = 0; round < warmUpRounds; round++)
-        for (const subject of subjects) await subject.visit();
+      for (const { visit } of subjects) await warmUp(run.roundMs, async (ms) => 1 / (await visit(ms)).p50Us);
       const rounds = subjects.map((): Visited[] => []);
       for (let round = 0; round < run.rounds; round++) {
-        for (const [index, subject] of subjects.entries()) rounds[index]?.push(await subject.visit());
+        for (const [index, subject] of subjects.entries())
+          rounds[index]?.push(await subject.visit(run.roundMs));
         const told = subjects.map(
           ({ name }, index) => `${name} ${rounds[index]?.at(-1)?.p99Us.toFixed(0)} µs`,
         );

@@ -7,9 +7,9 @@ import type { WheelParty } from "../wheel/party.ts";
 import { subjects } from "../wheel/subjects.ts";
 
 const pendings = [1_000, 100_000, 1_000_000];
-/** More than a revolution of the wheel. */
+/** Longer than a revolution of the wheel. */
 const idleMs = 5_000;
-/** Of fewer, what else the heap does is more than what they take. */
+/** With fewer, other changes of the heap exceed the memory of the deadlines. */
 const fewestForBytes = 100_000;
 
 const measures: readonly (readonly [keyof Reading, string, Figure["unit"]])[] = [
@@ -25,7 +25,8 @@ export const wheel: Workload = {
   about:
     "What the deadlines of calls cost on the wheel and as a system timer each, by how many are pending; all of one length, and of any. Times are the processor's. Idle: while nothing is due, for longer than the wheel's revolution.",
   families: ["wheel", "setTimeout"],
-  isInQuick: false,
+  selection: "named",
+  seconds: 80,
   async run(run) {
     const party = await Child.start<WheelParty>("deadlines", new URL("../wheel/party.js", import.meta.url));
     try {

@@ -3,7 +3,8 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Engine, type EngineStats, implement, service, unary } from "cinnabar";
+import { Engine, implement, service, unary } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { z } from "zod";
 
 /** The statistics of an engine in the text format of Prometheus. */

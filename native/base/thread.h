@@ -8,8 +8,8 @@
 
 namespace cinnabar::base {
 
-/// A thread that serves a port. Not std::thread, which throws where there is none to be had; here
-/// nothing may throw.
+/// A thread that serves a port. Not std::thread, which throws if no thread can
+/// start: nothing may throw here.
 class Thread {
  public:
   Thread() = default;

@@ -32,8 +32,8 @@ Napi::Value number(const Info& info, int64_t value) {
   return Napi::Number::New(info.Env(), static_cast<double>(value));
 }
 
-/// The port of the first argument, with its guard's lock for as long as this lives; false if there
-/// is none.
+/// The port of the first argument, with its guard's lock for as long as this lives. False if there
+/// is no such port.
 class Used {
  public:
   enum class As { use, drive };  // see guard.h

@@ -29,7 +29,7 @@ std::shared_ptr<MappedFile> fileOf(napi_env env, napi_value buffer) {
   return readBuffer(env, buffer, &bytes, &length) ? MappedFile::of(bytes) : nullptr;
 }
 
-/// "" or why lost pages cannot be told of.
+/// Returns "", or the reason why lost pages cannot be reported.
 Napi::Value watchLostPages(const Info& info) {
   Napi::Env env = info.Env();
   auto answer = [&](const char* reason) { return Napi::String::New(env, reason); };

@@ -108,7 +108,7 @@ bool needsNoCall(PortHolder* holder) {
   return true;
 }
 
-/// What JavaScript is told of an open port.
+/// What JavaScript learns about an open port.
 Napi::Object openedObject(Napi::Env env, uint32_t number, fabric::Scheme scheme,
                           engine::Port& port) {
   const fabric::EndpointTraits& traits = port.traits();

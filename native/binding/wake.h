@@ -15,7 +15,7 @@ namespace cinnabar::binding {
 class Wake {
  public:
   /// nullptr if the loop refuses the descriptor, or there is no memory for its handles.
-  /// `waitsOn` is asked before each `onWake`: true if there is none to call, and the wait goes on.
+  /// `waitsOn` is asked before each `onWake`. True: `onWake` is not called, and the wait goes on.
   static Wake* create(napi_env env, int fd, std::function<void()> onWake,
                       std::function<bool()> waitsOn = {});
 

@@ -21,9 +21,8 @@ constexpr uint64_t kForEver = UINT64_MAX;
 // An owner that has not come for so long is absent. Less would be taken by a collector's pause, or
 // by another process on its processor.
 constexpr uint64_t kLeaveNs = 5 * kMs;
-// A guard whose owner sleeps looks ever more seldom, and after a second of quiet not at all, until
-// the descriptor tells. While there is traffic it leaves that alone, so as not to be woken with the
-// owner each time.
+// A guard whose owner sleeps looks less and less often. After a second of quiet it waits for the
+// descriptor. While there is traffic it does not: it would wake each time that its owner does.
 constexpr uint64_t kSeldomNs = 40 * kMs;
 constexpr uint64_t kQuietNs = 1000 * kMs;
 // Between turns where there is no room for what comes, or where the owner has the lock.

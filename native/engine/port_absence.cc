@@ -14,7 +14,7 @@ namespace {
 // peer that takes messages again.
 constexpr uint64_t kGlanceNs = 10'000'000;
 
-/// Seals a vouch's next message. False when there is none any more.
+/// Seals a vouch's next message. Returns false if no message is left.
 bool sealNext(Vouch& vouch, uint8_t (&message)[kSealedBytes]) {
   if (vouch.sealed >= kMostSealed) return false;
   std::memcpy(message, vouch.message.data(), kSealedBytes);

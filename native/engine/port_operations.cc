@@ -207,7 +207,7 @@ int Port::postPart(Operation& operation, Address& address) {
 
 void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
-  // What was refused or has failed may be told of once more on soft-iWARP (docs/design/verbs.md).
+  // soft-iWARP may report a refused or failed part a second time (docs/design/verbs.md).
   if (operation == nullptr) return;
   bool failed = status != 0 || operation->status != 0 || operation->unproven;
   if (status != 0) {

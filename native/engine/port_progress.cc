@@ -260,8 +260,8 @@ bool Port::reapError() {
   return true;
 }
 
-/// A peer's write with data has arrived. Where writes without data are told of too (FI_RMA_EVENT),
-/// they are nothing to us.
+/// A peer's write with data has arrived. Some providers also report writes without data
+/// (FI_RMA_EVENT). They are ignored.
 void Port::onNotification(const fi_cq_data_entry& completion) {
   if (!(completion.flags & FI_REMOTE_CQ_DATA)) return;
   Entry entry{Completion::notification};

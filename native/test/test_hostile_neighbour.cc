@@ -51,7 +51,7 @@ class Hostile {
  public:
   Hostile(std::string victim, uint32_t seed) : victim_(std::move(victim)), random_(seed) {}
 
-  /// Until so many writes are done. Whoever it writes to turns in another thread.
+  /// Runs until so many writes are done. The victim turns in another thread.
   void run(uint64_t writes) {
     while (done_ < writes) {
       if (!connect()) continue;

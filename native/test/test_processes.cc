@@ -330,7 +330,7 @@ TEST_SUITE("processes") {
     CHECK(output.find("1 passed") != std::string::npos);
   }
 
-  TEST_CASE_FIXTURE(ProcessesFixture, "a peer told of our end knows it, however we end") {
+  TEST_CASE_FIXTURE(ProcessesFixture, "a peer learns of our end, however we end") {
     Remote remote("shm", "");
     {
       TestPort here(Scheme::shm);

@@ -90,7 +90,7 @@ TEST_SUITE("waiting operations") {
     for (uint32_t i = 0; i < 50; ++i) provider.complete(provider.posted[i + 1].context);
     REQUIRE(eventually({&port}, [&] { return port.count(Completion::sent) == 51; }));
     CHECK(port.port->gauge(Gauge::sends) == 0);
-    // Each is told of by the token that it was given when it left its slot.
+    // Each is reported by the token that it had when it left its slot.
     std::vector<uint32_t> given, told;
     for (const auto& entry : port.entries) {
       if (entry.kind == Completion::parked) given.push_back(entry.high);

@@ -59,7 +59,7 @@ TEST_SUITE("thread") {
     CHECK(sigismember(&mask, SIGTERM) == 0);
   }
 
-  TEST_CASE("says so where there is none to be had") {
+  TEST_CASE("reports that no thread can start") {
     NoThreads none;
     Thread thread;
     CHECK_FALSE(thread.start([] {}));

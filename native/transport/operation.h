@@ -107,7 +107,7 @@ struct Operation : Context {
 
   Type type = Type::send;
   State state = State::idle;
-  /// JavaScript was already told of the end; only the provider is still to let go.
+  /// JavaScript already knows the end. Only the provider still has to let go.
   bool answered = false;
   uint32_t address = 0;
   Peer* peer = nullptr;  // whom the address names

@@ -115,7 +115,10 @@ export class CallSettler<T> {
   }
 }
 
-/** A promise that a `CallSettler` settles. */
+/**
+ * The promise of an operation that a handler started in its call. A handler may forget it: the call ends after the
+ * operation has, and fails by its failure if nobody has awaited that.
+ */
 export class CallPromise<T> extends Promise<T> {
   readonly #settler: CallSettler<T>;
 
@@ -124,7 +127,7 @@ export class CallPromise<T> extends Promise<T> {
     return Promise;
   }
 
-  /** `start` starts the operation; it does not throw. */
+  /** @internal `start` starts the operation; it does not throw. */
   constructor(operations: CallOperations | undefined, start: (settler: CallSettler<T>) => void) {
     let settler!: CallSettler<T>;
     super((resolve: (value: T) => void, reject) => {

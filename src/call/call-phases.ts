@@ -5,8 +5,8 @@ import type { IncomingCall } from "./incoming-call.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
 
 /**
- * What is told of a call that was made here; of one that was tried again, its last attempt's times, from the call's
- * start.
+ * The report of a slow call that was made here. After retries, the times are those of the last
+ * attempt, counted from the start of the call.
  */
 export type SlowOutgoing = Pick<
   OutgoingCall,

@@ -65,7 +65,7 @@ describe("incoming call", () => {
     expect((call.signal.reason as RpcError).code).toBe("deadline_exceeded");
   });
 
-  it("holds its answer back until its last transfer has ended, whoever ended the call", () => {
+  it("holds its answer back until its last transfer has ended, whichever side ended the call", () => {
     for (const end of [
       (call: IncomingCall) => void call.settle({ value: 1 }),
       (call: IncomingCall) => call.abort(cancelled),

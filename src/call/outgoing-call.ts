@@ -49,7 +49,7 @@ export interface Callee {
 /** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
 export type CallObserver = (error: RpcError | undefined) => void;
 
-/** Told of the headers before the first item and the answer, or of the trailers before the call settles. */
+/** Receives the headers before the first item and the answer, or the trailers before the call settles. */
 export type MetadataListener = (metadata: Metadata) => void;
 
 /** What goes along with a call, which most do without. */

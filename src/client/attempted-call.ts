@@ -321,7 +321,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     });
   }
 
-  /** Nothing can end it any more. Returns how long it took, if somebody wants to be told of it. */
+  /** Nothing can end it any more. Returns how long it took, if there is a listener for it. */
   protected settle(code: RpcCode | "ok"): number | undefined {
     this.phase = "settled";
     const { engine, retried } = this.method.source;

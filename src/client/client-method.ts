@@ -221,7 +221,7 @@ export class ClientMethod {
 
 /**
  * Counts a user's call that has ended, at `endedMs` where the clock has been read already. Returns how long it took, if
- * somebody wants to be told of it.
+ * there is a listener for it.
  */
 export function recordEnd(
   { metrics, source: { engine } }: ClientMethod,

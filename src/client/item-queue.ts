@@ -245,11 +245,11 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     return Promise.resolve(done);
   }
 
-  /** The stream is over: `error` unless it ended well. The reader is told of an error instead of the end. */
+  /** The stream is over: `error` unless it ended well. The reader receives an error instead of the end. */
   close(error: RpcError | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // Once all has been taken the reader has been told of a good end.
+    // Once it has taken all, the reader has seen a good end.
     const isCut = !this.isClosed && !this.isThrough;
     this.takeNoMore(error ?? streamEnded());
     if (error !== undefined && isCut) {

@@ -13,7 +13,7 @@ import type { BackendStats } from "./peer-state.ts";
 import { mostWaiting, tooManyWait } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
-/** Is told of a set as of one backend: the server whose lanes are its members. */
+/** Listens to a set as to one backend: the server whose lanes are its members. */
 export interface BackendSetListener {
   /** Something changed that decides which backends are ready. */
   onChanged(): void;

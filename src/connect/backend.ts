@@ -176,7 +176,7 @@ export class Backend implements Candidate, ConnectionListener {
     if (this.#retired) return;
     try {
       const session = await this.connection.session();
-      // It may have ended before anybody listened, so nobody is told of its loss.
+      // It may have ended before a listener was there, so the loss is not reported.
       if (session.state !== "open") this.#tryLater();
     } catch (error) {
       this.#tryLater();

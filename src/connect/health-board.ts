@@ -1,12 +1,6 @@
-import { builtinMethod } from "../transfer/control/control-method.ts";
 import { builtin } from "../wire/builtin.ts";
 import { packHealth, parseHealth, type ToldHealth } from "../wire/handshake.ts";
-
-/** What is used of a session to tell the peer which services serve. */
-interface ToldSession {
-  readonly state: string;
-  request(method: number, input: unknown): Promise<unknown>;
-}
+import { type AnnouncedSession, announce, announcementMethod } from "./announcement.ts";
 
 /**
  * Tells peers which services serve: the welcome does, and then a control request after each change. All changes of one
@@ -14,10 +8,10 @@ interface ToldSession {
  */
 export class HealthBoard {
   readonly #told: () => ToldHealth | undefined;
-  readonly #sessions: Iterable<ToldSession>;
+  readonly #sessions: Iterable<AnnouncedSession>;
   #isPosting = false;
 
-  constructor(told: () => ToldHealth | undefined, sessions: Iterable<ToldSession>) {
+  constructor(told: () => ToldHealth | undefined, sessions: Iterable<AnnouncedSession>) {
     this.#told = told;
     this.#sessions = sessions;
   }
@@ -34,27 +28,17 @@ export class HealthBoard {
   }
 
   /** A session has opened, and its welcome may have been made before the last change. */
-  onOpened(session: ToldSession): void {
+  onOpened(session: AnnouncedSession): void {
     if (this.#told() !== undefined) queueMicrotask(() => this.#tell(session));
   }
 
-  #tell(session: ToldSession): void {
+  #tell(session: AnnouncedSession): void {
     const told = this.#told();
-    if (told === undefined || session.state !== "open") return;
-    // A peer of an older version answers `unimplemented`; a lost one is told in its next welcome.
-    session.request(builtin.health, packHealth(told)).catch(() => {});
+    if (told !== undefined) announce(session, builtin.health, packHealth(told));
   }
 }
 
 /** Serves `health`: a peer tells which of its services do not serve. */
-export const healthMethod = builtinMethod<ToldHealth>(
-  "health",
-  (parts) => {
-    const health = parseHealth(parts);
-    return typeof health === "string" ? undefined : health;
-  },
-  (health, call, peer) => {
-    peer.onHealth(health);
-    call.settle({ value: undefined });
-  },
+export const healthMethod = announcementMethod("health", parseHealth, (peer, health) =>
+  peer.onHealth(health),
 );

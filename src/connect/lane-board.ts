@@ -1,7 +1,7 @@
 import type { Port } from "../fabric/port.ts";
-import { builtinMethod } from "../transfer/control/control-method.ts";
 import { builtin } from "../wire/builtin.ts";
 import { type LaneAddress, packLanes, parseLanes } from "../wire/handshake.ts";
+import { type AnnouncedSession, announce, announcementMethod } from "./announcement.ts";
 
 /** A worker lane as its dispatcher announces it. */
 export interface LaneEntry {
@@ -12,10 +12,8 @@ export interface LaneEntry {
 }
 
 /** What is used of a session to announce lanes on it. */
-interface AnnouncedSession {
-  readonly state: string;
+interface LaneSession extends AnnouncedSession {
   readonly port: Port;
-  request(method: number, input: unknown): Promise<unknown>;
 }
 
 /**
@@ -24,10 +22,10 @@ interface AnnouncedSession {
  */
 export class LaneBoard {
   readonly #ports: { readonly listening: readonly Port[] };
-  readonly #sessions: Iterable<AnnouncedSession>;
+  readonly #sessions: Iterable<LaneSession>;
   #lanes: readonly LaneEntry[] = [];
 
-  constructor(ports: { readonly listening: readonly Port[] }, sessions: Iterable<AnnouncedSession>) {
+  constructor(ports: { readonly listening: readonly Port[] }, sessions: Iterable<LaneSession>) {
     this.#ports = ports;
     this.#sessions = sessions;
   }
@@ -44,22 +42,11 @@ export class LaneBoard {
   post(lanes: readonly LaneEntry[]): void {
     this.#lanes = lanes;
     for (const session of this.#sessions) {
-      const seen = session.state === "open" ? this.at(session.port) : [];
-      // A peer that does not know lanes answers `unimplemented`; a lost one is told in its next welcome.
-      if (seen.length > 0) session.request(builtin.lanes, packLanes(seen)).catch(() => {});
+      const seen = this.at(session.port);
+      if (seen.length > 0) announce(session, builtin.lanes, packLanes(seen));
     }
   }
 }
 
 /** Serves `lanes`: a dispatcher announces its lanes. */
-export const lanesMethod = builtinMethod<LaneAddress[]>(
-  "lanes",
-  (parts) => {
-    const lanes = parseLanes(parts);
-    return typeof lanes === "string" ? undefined : lanes;
-  },
-  (lanes, call, peer) => {
-    peer.onLanes(lanes);
-    call.settle({ value: undefined });
-  },
-);
+export const lanesMethod = announcementMethod("lanes", parseLanes, (peer, lanes) => peer.onLanes(lanes));

@@ -52,7 +52,7 @@ describe.each(names)("the policy %s", (name) => {
 });
 
 describe("round robin", () => {
-  it("gives everybody a turn before anybody has two, whoever comes and goes", () => {
+  it("gives each a turn before any has two, while members come and go", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: 5 }), (count, rounds) => {
         const all = servers(count);

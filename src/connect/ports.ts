@@ -10,7 +10,7 @@ import { dropIdleRegistrations } from "../memory/registration-cache.ts";
 import { assertSecurable } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 
-/** What an engine was told of the fabrics it opens ports on. */
+/** The options of an engine for the fabrics on which it opens ports. */
 export interface FabricChoice {
   readonly verbs?: VerbsChoice | undefined;
   readonly security?: ResolvedSecurity | undefined;

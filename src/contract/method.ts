@@ -13,7 +13,7 @@ import {
   orFalse,
   resolveOptions,
 } from "../base/options/options.ts";
-import { assertSchema, type Schema, voidSchema } from "./schema.ts";
+import { assertSchema, type Schema, type VoidSchema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */
 export const methodBrand: unique symbol = Symbol.for("cinnabar.Method");
@@ -61,16 +61,27 @@ export interface StreamWindow {
   readonly bytes: number;
 }
 
-/** A method of any kind. */
-export interface AnyMethod extends MethodBase {
+/** A method of one kind with its schemas: a frozen value, made by the function that is called as the kind is. */
+export interface Method<
+  K extends MethodKind = MethodKind,
+  I extends Schema = Schema,
+  O extends Schema = Schema,
+  E extends ErrorSchemas = ErrorSchemas,
+  T extends Schema = VoidSchema,
+> extends MethodBase {
+  readonly kind: K;
   /** The schema of the request. */
-  readonly input: Schema;
+  readonly input: I;
   /** The schema of each item that the client sends; the schema of no value where the kind has none. */
-  readonly items: Schema;
+  readonly items: T;
   /** The schema of the answer, or of each item that the server sends. */
-  readonly output: Schema;
-  readonly errors: ErrorSchemas;
+  readonly output: O;
+  /** The schema of each declared error's data, by reason. */
+  readonly errors: E;
 }
+
+/** A method of any kind. */
+export type AnyMethod = Method<MethodKind, Schema, Schema, ErrorSchemas, Schema>;
 
 const maxErrors = 100;
 const defaultWindow: StreamWindow = Object.freeze({ items: 1024, bytes: 256 * 1024 });

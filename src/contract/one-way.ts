@@ -1,15 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
-import { type MethodBase, makeMethod, type NoErrors } from "./method.ts";
+import { type Method, makeMethod, type NoErrors } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
-
-/** A method without a response: a frozen value, made by `oneWay`. */
-export interface OneWayMethod<I extends Schema = Schema> extends MethodBase {
-  readonly kind: "oneWay";
-  readonly input: I;
-  readonly items: VoidSchema;
-  readonly output: VoidSchema;
-  readonly errors: NoErrors;
-}
 
 /** Options of `oneWay`. */
 export interface OneWayOptions<I extends Schema> {
@@ -35,6 +26,8 @@ export interface OneWayOptions<I extends Schema> {
  *   count: oneWay({ input: z.object({ name: z.string(), by: z.number() }) }),
  * });
  */
-export function oneWay<I extends Schema = VoidSchema>(options: OneWayOptions<I> = {}): OneWayMethod<I> {
-  return makeMethod("oneWay", options) as unknown as OneWayMethod<I>;
+export function oneWay<I extends Schema = VoidSchema>(
+  options: OneWayOptions<I> = {},
+): Method<"oneWay", I, VoidSchema, NoErrors> {
+  return makeMethod("oneWay", options) as unknown as Method<"oneWay", I, VoidSchema, NoErrors>;
 }

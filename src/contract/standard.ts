@@ -57,21 +57,18 @@ export type {
   ItemWriter,
 } from "./item-stream.ts";
 export { metadataKey } from "./metadata-key.ts";
-export type { AnyMethod, ErrorSchemas, MethodBase, MethodKind, NoErrors, StreamWindow } from "./method.ts";
-export { type OneWayMethod, type OneWayOptions, oneWay } from "./one-way.ts";
+export type {
+  AnyMethod,
+  ErrorSchemas,
+  Method,
+  MethodBase,
+  MethodKind,
+  NoErrors,
+  StreamWindow,
+} from "./method.ts";
+export { type OneWayOptions, oneWay } from "./one-way.ts";
 export { bulk, bulkStream, bytes, handle } from "./plain-schemas.ts";
 export type { InferInput, InferOutput, Schema, StandardSchemaV1, VoidSchema } from "./schema.ts";
 export { type AnyService, type MethodMap, type Service, service } from "./service.ts";
-export {
-  type ClientStreamMethod,
-  type ClientStreamOptions,
-  clientStream,
-  type DuplexStreamMethod,
-  type DuplexStreamOptions,
-  duplexStream,
-  type ServerStreamMethod,
-  type ServerStreamOptions,
-  type StreamOptions,
-  serverStream,
-} from "./stream.ts";
-export { type UnaryMethod, type UnaryOptions, unary } from "./unary.ts";
+export { clientStream, duplexStream, type StreamOptions, serverStream } from "./stream.ts";
+export { type UnaryOptions, unary } from "./unary.ts";

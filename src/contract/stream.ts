@@ -1,56 +1,13 @@
 import type { Priority } from "../base/flow/priority.ts";
-import {
-  type ErrorSchemas,
-  type MethodBase,
-  makeMethod,
-  type NoErrors,
-  type StreamWindow,
-} from "./method.ts";
+import { type ErrorSchemas, type Method, makeMethod, type NoErrors, type StreamWindow } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
-/** A method with one request and a stream of items from the server: a frozen value, made by `serverStream`. */
-export interface ServerStreamMethod<
-  I extends Schema = Schema,
-  O extends Schema = Schema,
-  E extends ErrorSchemas = ErrorSchemas,
-> extends MethodBase {
-  readonly kind: "serverStream";
-  readonly input: I;
-  readonly items: VoidSchema;
-  readonly output: O;
-  readonly errors: E;
-}
-
-/** A method with a stream of items from the client and one response: a frozen value, made by `clientStream`. */
-export interface ClientStreamMethod<
-  T extends Schema = Schema,
-  O extends Schema = Schema,
-  I extends Schema = Schema,
-  E extends ErrorSchemas = ErrorSchemas,
-> extends MethodBase {
-  readonly kind: "clientStream";
-  readonly input: I;
-  readonly items: T;
-  readonly output: O;
-  readonly errors: E;
-}
-
-/** A method with a stream of items in each direction: a frozen value, made by `duplexStream`. */
-export interface DuplexStreamMethod<
-  T extends Schema = Schema,
-  O extends Schema = Schema,
-  I extends Schema = Schema,
-  E extends ErrorSchemas = ErrorSchemas,
-> extends MethodBase {
-  readonly kind: "duplexStream";
-  readonly input: I;
-  readonly items: T;
-  readonly output: O;
-  readonly errors: E;
-}
-
-/** What the options of all streams have in common. */
-export interface StreamOptions<E extends ErrorSchemas> {
+/** Options of a method with streams. Each kind of stream also says which of its schemas must be there. */
+export interface StreamOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
+  /** Schema of the input that opens the stream. Default: no input. */
+  readonly input?: I;
+  /** Schema of each item that the server sends; of a client stream, schema of the answer. Default: no answer. */
+  readonly output?: O;
   /**
    * Declared errors: the schema of the data by reason. At most 100. An error may come after any number of items.
    * Default: none.
@@ -78,45 +35,6 @@ export interface StreamOptions<E extends ErrorSchemas> {
   readonly priority?: Priority;
 }
 
-/** Options of `serverStream`. */
-export interface ServerStreamOptions<I extends Schema, O extends Schema, E extends ErrorSchemas>
-  extends StreamOptions<E> {
-  /** Schema of the input. Default: no input. */
-  readonly input?: I;
-  /** Schema of each item that the server sends. */
-  readonly output: O;
-}
-
-/** Options of `clientStream`. */
-export interface ClientStreamOptions<
-  T extends Schema,
-  O extends Schema,
-  I extends Schema,
-  E extends ErrorSchemas,
-> extends StreamOptions<E> {
-  /** Schema of each item that the client sends. */
-  readonly items: T;
-  /** Schema of the input that opens the stream: `call.input` in the handler. Default: no input. */
-  readonly input?: I;
-  /** Schema of the answer. Default: no answer. */
-  readonly output?: O;
-}
-
-/** Options of `duplexStream`. */
-export interface DuplexStreamOptions<
-  T extends Schema,
-  O extends Schema,
-  I extends Schema,
-  E extends ErrorSchemas,
-> extends StreamOptions<E> {
-  /** Schema of each item that the client sends. */
-  readonly items: T;
-  /** Schema of each item that the server sends. */
-  readonly output: O;
-  /** Schema of the input that opens the stream: `call.input` in the handler. Default: no input. */
-  readonly input?: I;
-}
-
 /**
  * Describes a method with one request and a stream of items from the server. Its handler is an async generator, or
  * returns anything that can be iterated. Its client gets an `AsyncIterable`.
@@ -134,9 +52,9 @@ export function serverStream<
   O extends Schema,
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
->(options: ServerStreamOptions<I, O, E>): ServerStreamMethod<I, O, E> {
+>(options: StreamOptions<I, O, E> & { readonly output: O }): Method<"serverStream", I, O, E> {
   assertGiven("serverStream", "output", options.output);
-  return makeMethod("serverStream", options) as ServerStreamMethod<I, O, E>;
+  return makeMethod("serverStream", options) as Method<"serverStream", I, O, E>;
 }
 
 /**
@@ -159,9 +77,9 @@ export function clientStream<
   O extends Schema = VoidSchema,
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
->(options: ClientStreamOptions<T, O, I, E>): ClientStreamMethod<T, O, I, E> {
+>(options: StreamOptions<I, O, E> & { readonly items: T }): Method<"clientStream", I, O, E, T> {
   assertGiven("clientStream", "items", options.items);
-  return makeMethod("clientStream", options) as ClientStreamMethod<T, O, I, E>;
+  return makeMethod("clientStream", options) as Method<"clientStream", I, O, E, T>;
 }
 
 /**
@@ -180,10 +98,12 @@ export function duplexStream<
   O extends Schema,
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
->(options: DuplexStreamOptions<T, O, I, E>): DuplexStreamMethod<T, O, I, E> {
+>(
+  options: StreamOptions<I, O, E> & { readonly items: T; readonly output: O },
+): Method<"duplexStream", I, O, E, T> {
   assertGiven("duplexStream", "items", options.items);
   assertGiven("duplexStream", "output", options.output);
-  return makeMethod("duplexStream", options) as DuplexStreamMethod<T, O, I, E>;
+  return makeMethod("duplexStream", options) as Method<"duplexStream", I, O, E, T>;
 }
 
 function assertGiven(kind: string, name: string, schema: Schema | undefined): void {

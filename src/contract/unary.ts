@@ -1,19 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
-import { type ErrorSchemas, type MethodBase, makeMethod, type NoErrors } from "./method.ts";
+import { type ErrorSchemas, type Method, makeMethod, type NoErrors } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
-
-/** A method with one request and one response: a frozen value, made by `unary`. */
-export interface UnaryMethod<
-  I extends Schema = Schema,
-  O extends Schema = Schema,
-  E extends ErrorSchemas = ErrorSchemas,
-> extends MethodBase {
-  readonly kind: "unary";
-  readonly input: I;
-  readonly items: VoidSchema;
-  readonly output: O;
-  readonly errors: E;
-}
 
 /** Options of `unary`. */
 export interface UnaryOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
@@ -69,7 +56,7 @@ export function unary<
   I extends Schema = VoidSchema,
   O extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
->(options: UnaryOptions<I, O, E> = {}): UnaryMethod<I, O, E> {
+>(options: UnaryOptions<I, O, E> = {}): Method<"unary", I, O, E> {
   // What is left out is what the type parameters' defaults say, which TypeScript cannot see through.
-  return makeMethod("unary", options) as UnaryMethod<I, O, E>;
+  return makeMethod("unary", options) as Method<"unary", I, O, E>;
 }

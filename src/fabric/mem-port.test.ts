@@ -70,7 +70,7 @@ describe("mem port", () => {
     expect(b.messages).toEqual(["short"]);
   });
 
-  it("tells no death to whoever took over the dead one's address", () => {
+  it("tells no death to the port that took over the dead one's address", () => {
     const [a, b, c] = [new Node(), new Node(), new Node()];
     const address = a.towards(b);
     b.port.close();

@@ -322,7 +322,7 @@ describe.each(["shm", "tcp"] as const)("a full send queue over %s", (scheme) => 
 });
 
 describe("a connection over tcp", () => {
-  it("that has ended is told of, behind all that came by it, and only then", async () => {
+  it("that has ended is reported behind all that came by it, and only then", async () => {
     const { a, b, to } = await pair("tcp");
     const happened: string[] = [];
     const told: PortSink = {

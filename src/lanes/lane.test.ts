@@ -51,7 +51,7 @@ describe("a lane that has died", () => {
     await lane.close();
   });
 
-  it("gets none when whoever is told of its death closes it", async () => {
+  it("gets none when the listener of its death closes it", async () => {
     const closing: Promise<void>[] = [];
     const lane: Lane = new Lane(0, options, {
       onLaneChanged() {},
@@ -63,7 +63,7 @@ describe("a lane that has died", () => {
     expect([closing.length, threads.length, lane.state]).toEqual([1, 1, "closed"]);
   });
 
-  it("is told of, and tried again ever more seldom, while no thread can be had", async () => {
+  it("is reported, and tried again less and less often, while no thread can start", async () => {
     const deaths: LaneDeath[] = [];
     const told = { onLaneChanged() {}, onLaneDied: (death: LaneDeath) => void deaths.push(death) };
     const lane = new Lane(0, options, told);

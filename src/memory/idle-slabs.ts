@@ -27,7 +27,7 @@ export class IdleSlabs<S> {
     this.#slabs.delete(slab);
   }
 
-  /** Drops the slab that has been idle longest. False when there is none. */
+  /** Drops the slab that has been idle longest. Returns false if no slab is idle. */
   dropOldest(): boolean {
     const [slab] = this.#slabs.keys();
     if (slab === undefined) return false;

@@ -61,7 +61,7 @@ export class ServedServices {
    * Adds all of `implementations`, or none.
    *
    * @throws TypeError for what `implement` has not made, and for a service that is served already. RangeError for more
-   * services or methods than peers can be told of.
+   * services or methods than a peer can be told.
    */
   add(where: string, implementations: readonly Implementation[]): void {
     if (!Array.isArray(implementations))

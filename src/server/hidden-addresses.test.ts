@@ -4,7 +4,7 @@ import { toldMessage } from "./hidden-addresses.ts";
 
 const nested = (message: string) => new RpcError({ code: "unavailable", message, method: "inner.v1/wait" });
 
-describe("what a caller is told of the error of a nested call", () => {
+describe("what a caller learns about the error of a nested call", () => {
   it.each([
     ["tcp://10.0.0.7:7400 did not answer within 500 ms", "(address) did not answer within 500 ms"],
     ["cannot reach tcp://db.internal:7400: nobody listens", "cannot reach (address): nobody listens"],

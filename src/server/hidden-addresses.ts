@@ -15,9 +15,9 @@ const addresses = new RegExp(
 );
 
 /**
- * What the caller of a handler is told of an error that the handler has thrown. The message of a nested call, or of a
- * connection, says where its peer is, which is nobody's business but the operator's. An error that the handler has made
- * itself is told as it is.
+ * The message that a caller receives when the handler has thrown an error. The message of a nested call, or of a
+ * connection, contains the peer's address, which only the operator may see. The message of the handler's own error is
+ * left as it is.
  */
 export function toldMessage({ plainMessage, method, origin }: RpcError): string {
   const isOwn = method === undefined && origin === "local";

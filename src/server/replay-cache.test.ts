@@ -218,7 +218,7 @@ describe("answers kept for replay", () => {
     expect(ask(2, { again: true }).last()?.error).toMatchObject({ code: "cancelled" });
   });
 
-  it("have the time of whoever joins last", () => {
+  it("have the time of the call that joins last", () => {
     const { ask, clock } = setUp();
     const { execution } = ask(1);
     clock.advance(800);

@@ -211,7 +211,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#scope.endTransfer();
   }
 
-  /** The put notification as data of the write. Undefined where there is none, or where it follows as a message. */
+  /** The put notification as data of the write. Undefined without one, or if it follows as a message. */
   #carriedNotification(): bigint | undefined {
     const { notify, checksum } = this.#options;
     const [part] = this.parts;

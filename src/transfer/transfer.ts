@@ -1,6 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions } from "../base/options/options.ts";
-import { CallSettler, callPromise } from "../call/call-operations.ts";
+import { CallPromise, callPromise } from "../call/call-operations.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
@@ -27,35 +27,13 @@ import { checkPart } from "./transfer-part.ts";
  * for await (const { bytes, remaining } of transfer.progress) console.log(`${bytes} of ${bytes + remaining} bytes`);
  * await transfer;
  */
-export class Transfer extends Promise<number> {
+export class Transfer extends CallPromise<number> {
   readonly #operation: TransferOperation;
-  readonly #settler: CallSettler<number>;
-
-  /** `then` returns a plain promise. */
-  static override get [Symbol.species](): PromiseConstructor {
-    return Promise;
-  }
 
   /** @internal Made by `call.get` and the like. */
   constructor(operation: TransferOperation) {
-    let settler!: CallSettler<number>;
-    super((resolve, reject) => {
-      settler = new CallSettler<number>(operation.operations, resolve, reject);
-      operation.begin(settler);
-    });
-    settler.attach(this);
+    super(operation.operations, (settler) => operation.begin(settler));
     this.#operation = operation;
-    this.#settler = settler;
-  }
-
-  // biome-ignore lint/suspicious/noThenProperty: it notes that somebody awaits the transfer
-  override then<A = number, B = never>(
-    onResolved?: ((bytes: number) => A | PromiseLike<A>) | null,
-    // biome-ignore lint/suspicious/noExplicitAny: as in the class of all promises
-    onRejected?: ((reason: any) => B | PromiseLike<B>) | null,
-  ): Promise<A | B> {
-    this.#settler.onAwaited();
-    return super.then(onResolved, onRejected);
   }
 
   /**

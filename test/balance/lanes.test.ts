@@ -1,5 +1,4 @@
 import {
-  type BalanceOptions,
   type Client,
   type ConnectOptions,
   type Engine,
@@ -8,6 +7,7 @@ import {
   service,
   unary,
 } from "cinnabar";
+import type { BalanceOptions } from "cinnabar/options";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { hashToNumber } from "../../src/connect/hash.ts";

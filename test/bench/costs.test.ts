@@ -98,7 +98,7 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
       figures,
       "shm.group.broadcast3.p50_us",
       "tcp.group.broadcast3.binomial.p99_us",
-      "shm.group.barrier3.flat.p50_us",
+      "shm.group.barrier3.p50_us",
       "grpc-unix.group.broadcast3.p50_us",
     );
     expect(middleOf(figures, "tcp.group.barrier3.p50_us")).toBeGreaterThan(0);

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { checkFamilies, checkNames } from "../../bench/suite/families.ts";
 import { runWorkloads } from "../../bench/suite/run.ts";
 import type { Workload } from "../../bench/suite/workload.ts";
+import { wholeSeconds } from "../../bench/suite/workload.ts";
 import { workloads } from "../../bench/workloads/index.ts";
 
 const settings = { command: "", quick: false, rounds: 1, roundMs: 1 };
@@ -12,7 +13,8 @@ function workload(name: string, families: readonly string[], figures: readonly s
     families,
     title: name,
     about: "",
-    isInQuick: false,
+    selection: "whole",
+    seconds: 1,
     run: async () =>
       figures.map((figure) => ({
         name: figure,
@@ -59,5 +61,23 @@ describe("the names of figures", () => {
     const own = { name: "rest", families: ["idle", "start"] };
     expect(() => checkNames(own, ["shm.idle.percent", "start.node.ms"])).not.toThrow();
     expect(() => checkNames(own, ["shm.bulk.idle"])).toThrow("no figures called shm.bulk.idle");
+  });
+});
+
+describe("a whole run", () => {
+  it("takes at most twenty minutes, by what each workload was measured to take", () => {
+    for (const { name, seconds } of workloads) expect(seconds, name).toBeGreaterThan(0);
+    expect(wholeSeconds(workloads)).toBeLessThanOrEqual(20 * 60);
+    const named = [{ ...workload("long", ["a"], []), selection: "named" as const, seconds: 9_000 }];
+    expect(wholeSeconds(named)).toBe(0);
+  });
+
+  it("says how long each workload took", async () => {
+    const { workloads: ran } = await runWorkloads(
+      [workload("one", ["a"], ["shm.a.gbps"])],
+      settings,
+      () => {},
+    );
+    expect(ran).toMatchObject([{ name: "one", seconds: expect.any(Number) }]);
   });
 });

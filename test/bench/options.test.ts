@@ -11,7 +11,7 @@ describe("the options of npm run bench", () => {
       figures: false,
       only: [],
       rounds: 5,
-      roundMs: 500,
+      roundMs: 250,
     });
   });
 

@@ -31,7 +31,7 @@ const results = resultsWith(
   ],
   {
     settings: { command: hostile, quick: true, rounds: 3, roundMs: 10, machine: hostile },
-    workloads: [{ name: "small", title: hostile, about: hostile }],
+    workloads: [{ name: "small", title: hostile, about: hostile, seconds: 1 }],
     lacks: [{ workload: "small", subject: hostile, why: hostile }],
     failures: [{ workload: hostile, error: hostile }],
   },

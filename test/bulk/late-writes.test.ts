@@ -1,4 +1,5 @@
-import type { Engine, EngineStats } from "cinnabar";
+import type { Engine } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { MemPort } from "../../src/fabric/mem-port.ts";
 import { defaultLayout } from "../../src/fabric/port.ts";

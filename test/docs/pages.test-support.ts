@@ -111,6 +111,8 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
     [...new Set(["index", "standard", "contract/standard"].flatMap((entry) => exportsOf(`src/${entry}.ts`)))],
   ],
   ["cinnabar/inspect", exportsOf("src/inspect.ts")],
+  // Its values have names that pages use for other things, such as `group`.
+  ["cinnabar/options", exportsOf("src/options.ts", "export type ")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],
@@ -118,8 +120,8 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["zod", ["z"]],
 ];
 
-function exportsOf(file: string): string[] {
-  return [...readFileSync(root + file, "utf8").matchAll(/\{([^}]*)\}/g)]
+function exportsOf(file: string, before = ""): string[] {
+  return [...readFileSync(root + file, "utf8").matchAll(new RegExp(`${before}\\{([^}]*)\\}`, "g"))]
     .flatMap((match) => (match[1] ?? "").split(","))
     .map((name) => name.replace("type ", "").trim())
     .filter((name) => name !== "");

@@ -1,5 +1,6 @@
 import { readdirSync } from "node:fs";
-import type { Engine, EngineStats } from "cinnabar";
+import type { Engine } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { expect } from "vitest";
 import { namePrefix } from "./providers.ts";
 

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { bulk, bytes, Histogram, implement, type OpenCall, type SlowCall, service, unary } from "cinnabar";
+import { bulk, bytes, Histogram, implement, service, unary } from "cinnabar";
+import type { OpenCall, SlowCall } from "cinnabar/inspect";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";

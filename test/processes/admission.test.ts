@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { waits } from "../matrix/waits.ts";
 import { Trial } from "./programs/trial.ts";

@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Child, endAllChildren } from "./support/child.ts";

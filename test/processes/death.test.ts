@@ -1,4 +1,5 @@
-import { type EngineStats, RpcError } from "cinnabar";
+import { RpcError } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import type { Footprint } from "./programs/commands.ts";

@@ -1,4 +1,5 @@
-import { type EngineStats, service, unary } from "cinnabar";
+import { service, unary } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Footprint } from "./programs/commands.ts";

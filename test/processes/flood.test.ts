@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { frameKind } from "../../src/wire/frame.ts";
 import { isLong } from "../matrix/long.ts";

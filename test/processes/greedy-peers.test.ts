@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import type { Footprint } from "./programs/commands.ts";

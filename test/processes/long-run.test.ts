@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import type { Footprint } from "./programs/commands.ts";

@@ -1,4 +1,5 @@
-import type { EngineLimits, EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
+import type { EngineLimits } from "cinnabar/options";
 import { afterEach, describe, expect, it } from "vitest";
 import { frameKind } from "../../src/wire/frame.ts";
 import type { Footprint } from "./programs/commands.ts";

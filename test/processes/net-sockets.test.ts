@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { connect, type Socket } from "node:net";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";

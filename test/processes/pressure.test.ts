@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Footprint } from "./programs/commands.ts";
 import { Child } from "./support/child.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { type AddressInfo, createServer, connect as dial } from "node:net";
 import { promisify } from "node:util";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";

@@ -1,4 +1,4 @@
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterAll, afterEach, expect, it } from "vitest";
 import { Authority } from "../security/support/authority.ts";
 import { secured } from "../security/support/engines.ts";

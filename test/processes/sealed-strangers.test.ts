@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterAll, afterEach, expect, it, vi } from "vitest";
 import { addonIfThere } from "../../src/fabric/libfabric/libfabric.ts";
 import { isLong } from "../matrix/long.ts";

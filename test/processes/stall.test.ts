@@ -1,4 +1,5 @@
-import type { EngineStats, Peer } from "cinnabar";
+import type { Peer } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { Memory } from "./programs/memory-service.ts";
 import { Trial } from "./programs/trial.ts";

@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { type EngineStats, RpcError } from "cinnabar";
+import { RpcError } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { parseUrl } from "../../src/fabric/libfabric/url.ts";
 import { NativePort } from "../../src/fabric/native-port.ts";

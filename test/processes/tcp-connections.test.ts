@@ -1,5 +1,6 @@
 import { connect, type Socket } from "node:net";
-import type { EngineOptions, EngineStats } from "cinnabar";
+import type { EngineOptions } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";

@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { createServer, connect as dial, type Socket } from "node:net";
-import { type EngineStats, RpcError } from "cinnabar";
+import { RpcError } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";

@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import type { EngineStats } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { seeded } from "../hostile/support/random.ts";
 import { isLong } from "../matrix/long.ts";

@@ -1,4 +1,5 @@
-import { bulk, bytes, type EngineStats, implement, service, unary } from "cinnabar";
+import { bulk, bytes, implement, service, unary } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";

@@ -4,12 +4,12 @@ import {
   type Engine,
   handle,
   implement,
-  type RetryOptions,
   RpcError,
   serverStream,
   service,
   unary,
 } from "cinnabar";
+import type { RetryOptions } from "cinnabar/options";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";

@@ -9,11 +9,11 @@ import {
   oneWay,
   RpcError,
   type SecurityOptions,
-  type SecurityRefused,
   serverStream,
   service,
   unary,
 } from "cinnabar";
+import type { SecurityRefused } from "cinnabar/inspect";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
-import { bulk, Engine, type EngineOptions, implement, type SuiteName, service, unary } from "cinnabar";
+import { bulk, Engine, type EngineOptions, implement, service, unary } from "cinnabar";
+import type { SuiteName } from "cinnabar/options";
 import { afterEach, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { anyUrl } from "./support/fabric.ts";

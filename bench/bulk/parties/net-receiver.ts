@@ -8,7 +8,7 @@ import { holds, Slots } from "../slots.ts";
 /** Big enough that system calls do not matter, small enough to stay in a processor's cache. */
 const countBufferBytes = 256 << 10;
 
-/** Told of each transfer that is all there; with its bytes where the way of reading has them. */
+/** Receives each complete transfer, with its bytes where the way of reading has them. */
 type Listener = (whole?: Uint8Array) => void;
 
 /** Reads transfers from a sender in every way of net-readings.ts, each on a connection of its own. */

@@ -82,7 +82,7 @@ class Neighbours {
   void poll(std::vector<transport::Peer*>& gone);
   /// Whether somebody is between hello and ready, so that polling soon is worth it.
   bool isMeeting() const { return meeting_ > 0; }
-  /// Whether somebody has ended and is not told of yet.
+  /// Whether a neighbour has ended and is not reported yet.
   bool hasEnded() const { return !ended_.empty(); }
   /// Those whose rings are read.
   const std::vector<Neighbour*>& readable() const { return readable_; }
@@ -119,7 +119,7 @@ class Neighbours {
   uint32_t slotBytes_;
   base::Fd epoll_;
   std::unordered_map<uint32_t, std::unique_ptr<Neighbour>> all_;
-  std::vector<Neighbour*> ended_;  // not told of yet
+  std::vector<Neighbour*> ended_;  // not reported yet
   std::vector<Neighbour*> readable_;
   transport::Turned turned_;
   uint32_t nextId_ = 1;

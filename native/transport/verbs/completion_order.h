@@ -40,7 +40,7 @@ class CompletionOrder {
   struct Request {
     uint64_t number;
     uint64_t id;
-    CompletionQueue* queue = nullptr;  // once the device has told of it
+    CompletionQueue* queue = nullptr;  // once the device has reported it
     WorkCompletion completion{};
   };
   struct Ready {

@@ -9,7 +9,7 @@ export const groupHelp = `  --group FILE     Instead of URLs, or beside them: th
  * URLs that were named, and those of a group's members by rank: of each member the first that this process can connect
  * to. A member that cannot be reached has its first one.
  *
- * @throws CommandError for a file that is none of a group, and where `cinnabar-group` is not installed.
+ * @throws CommandError for a file that describes no group, and where `cinnabar-group` is not installed.
  */
 export async function withGroup(
   named: readonly string[],

@@ -5,7 +5,8 @@ import {
   METRIC_RPC_CLIENT_CALL_DURATION,
   METRIC_RPC_SERVER_CALL_DURATION,
 } from "@opentelemetry/semantic-conventions";
-import { Engine, type EngineOptions, implement, RpcError, type StatsOptions, service, unary } from "cinnabar";
+import { Engine, type EngineOptions, implement, RpcError, service, unary } from "cinnabar";
+import type { StatsOptions } from "cinnabar/inspect";
 import type { Lanes } from "cinnabar/lanes";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";

@@ -112,10 +112,10 @@ export class CallMetrics {
   timed: boolean;
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
-  /** Who is told of each call that ends. */
+  /** The listeners of each call that ends. */
   readonly #tails = new Set<(call: SlowCall) => void>();
   readonly #timedAlways: boolean;
-  /** Calls that take this long are told of: `slowCallMs`, or all of them while somebody tails. */
+  /** Calls that take this long are reported: `slowCallMs`, or 0 while somebody tails. */
   #toldFromMs: number;
 
   /** Has a line for each slow or failed call. Undefined: nobody wants one. */
@@ -139,7 +139,7 @@ export class CallMetrics {
     };
   }
 
-  /** Whether somebody is told of each call that ends. */
+  /** Whether each call that ends has a listener. */
   get isTailed(): boolean {
     return this.#tails.size > 0;
   }

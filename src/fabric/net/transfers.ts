@@ -16,7 +16,7 @@ import {
 } from "./frame.ts";
 import type { FrameWriter } from "./frame-writer.ts";
 
-/** What is told of transfers. */
+/** What the connection reports about transfers. */
 export interface TransferOwner {
   readonly memory: MemRegions;
   endTransfer(token: number, status: number, moved: number): void;
@@ -31,7 +31,7 @@ interface Asked {
   readonly extents: readonly Extent[];
   readonly run: ExtentRun;
   readonly notification: bigint | undefined;
-  /** Its listener was told of its end: nothing touches its memory any more. */
+  /** Its listener has heard of its end: nothing touches its memory any more. */
   settled: boolean;
 }
 
@@ -45,8 +45,8 @@ interface Served {
 
 /**
  * The transfers of one connection, in both directions. A get is a request, and the peer's port answers with pieces and
- * an end. A put is a request with pieces behind it, and the peer's port answers with an end. Whoever has the memory
- * checks key, rights and bounds: all of them first, and again before each piece.
+ * an end. A put is a request with pieces behind it, and the peer's port answers with an end. The side
+ * that owns the memory checks key, rights and bounds: all of them first, and again before each piece.
  */
 export class Transfers {
   readonly #owner: TransferOwner;
@@ -121,7 +121,7 @@ export class Transfers {
       this.#begin(this.#waiting.shift() as Asked);
   }
 
-  /** Writes one piece of the transfer whose turn it is. False: there is none. */
+  /** Writes one piece of the transfer whose turn it is. Returns false if no transfer waits. */
   writePiece(): boolean {
     const next = this.#sending.shift();
     if (next === undefined) return false;

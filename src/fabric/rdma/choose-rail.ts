@@ -17,8 +17,8 @@ const wildcards: Readonly<Record<string, 4 | 6 | undefined>> = { "*": undefined,
  * The URLs that a URL to listen at stands for. For `verbs` the host may be a wildcard, an RDMA device or a network
  * interface, which become addresses of devices, one for each port; any other URL stands for itself.
  *
- * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none; both say what there
- * is.
+ * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where the machine has no device. Both
+ * list the devices.
  */
 export function listeningUrls(url: string, choice: VerbsChoice | undefined): string[] {
   const { scheme, host, port } = parseUrl(url);

@@ -72,7 +72,7 @@ export function canonicalGid(text: string): string {
   return new URL(`rdma://[${isIP(bare) === 4 ? `::ffff:${bare}` : bare}]/`).hostname.slice(1, -1);
 }
 
-/** Whether a numeric address lies in a subnet. False where either is none. */
+/** Whether a numeric address lies in a subnet. False if either is malformed. */
 export function isInSubnet(address: string, subnet: string): boolean {
   return subnetOf(subnet)?.check(address, isIP(address) === 6 ? "ipv6" : "ipv4") ?? false;
 }

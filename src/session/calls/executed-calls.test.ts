@@ -32,7 +32,7 @@ describe("one-way calls that were executed", () => {
     return { ...all, begin, end };
   }
 
-  it("are told of in one frame at the end of a turn, with how long each waited", () => {
+  it("are reported in one frame at the end of a turn, with how long each waited", () => {
     const all = serving();
     const { incoming, host } = all;
     const flushSoon = vi.spyOn(host.progress, "flushSoon");

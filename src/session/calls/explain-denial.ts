@@ -28,7 +28,7 @@ export async function explainDenial(
   { key, needed, offset, bytes }: RefusedTransfer,
   endSession: (reason: RpcError) => void,
 ): Promise<RpcError | undefined> {
-  // Not before the transfer has been told of an answer: the end of the session would be its reason.
+  // The transfer hears of the answer first. Otherwise the end of the session would be its reason.
   const endAfterTransfer = () => realTimers.setImmediate(() => endSession(brokenByRefusal(peer.peerName)));
   try {
     await peer.request(builtin.explainDenial, [key, needed, offset, bytes], { timeoutMs: explainMs });

@@ -34,7 +34,7 @@ describe("the credits of a peer", () => {
     expect([granted.allows(99, graceMs), granted.allowed]).toEqual([false, 21]);
   });
 
-  it("are few for whoever comes while others hold more than their shares, and more when there is room", () => {
+  it("are few for a newcomer while others hold more than their shares, and more when there is room", () => {
     const { engine, granted } = setUp({ total: 100, most: 64 });
     for (let i = 0; i < 80; i++) engine.enter();
     expect(granted.toTell(64)).toBe(16);

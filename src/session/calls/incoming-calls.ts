@@ -94,7 +94,7 @@ export class IncomingCalls implements Answering {
     this.#peer = peer;
     this.#view = session.port.slabView;
     const { credits, limits, liveness } = session.services;
-    // So long a peer may be absent, and told of nothing, without being lost.
+    // A peer may be absent for this long, and hear nothing, without being lost.
     const graceMs = liveness.maxStallMs + 2 * liveness.heartbeatMs;
     this.#credits = new GrantedCredits(credits, limits.maxRequests, graceMs);
     this.#outbox = session.outbox;
@@ -531,7 +531,7 @@ function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
   call.heldBytes = 0;
 }
 
-// What is counted, recorded and told of a call that was served here. Control requests are counted nowhere.
+// Counts, records and reports of calls that were served here. Control requests are not counted.
 
 /** Its time is up, and its handler has not ended. */
 function countOverdue({ services }: SessionContext, call: IncomingCall): void {

@@ -82,7 +82,7 @@ describe.each(formats)("%s", (format) => {
 });
 
 describe("deflate", () => {
-  it("is the zlib format of RFC 1950, by whoever wrote it", async () => {
+  it("is the zlib format of RFC 1950, whichever program wrote it", async () => {
     const plain = (await decompress("deflate", deflateSync(text), text.byteLength)) as Buffer;
     expect(text.equals(plain)).toBe(true);
     expect((await compress("deflate", text))?.[0]).toBe(0x78);

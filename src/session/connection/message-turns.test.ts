@@ -35,7 +35,7 @@ function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
 }
 
 describe("sessions that take turns", () => {
-  it("are heard in order, and whoever sends too much after the others", () => {
+  it("are heard in order, and a peer that sends too much after the others", () => {
     const { host, port, turns, taken, open, arrive } = setUp();
     const greedy = open("g");
     const honest = open("h");

@@ -88,7 +88,7 @@ export class Opening implements TlsListener {
   #untilMs = 0;
   #cancelTimer = () => {};
   #awaitsServices = false;
-  /** How many services the peer has been told of, and how many it has said that it serves since the session opened. */
+  /** How many services this side has announced, and how many the peer has, since the session opened. */
   #told = 0;
   #announced = 0;
   /** Settles what opens the session: the greeting that is awaited came, or will not. */

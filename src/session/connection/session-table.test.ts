@@ -95,7 +95,7 @@ describe("the sessions of an engine", () => {
     expect([second?.state, table.size]).toEqual(["open", 3]);
   });
 
-  it("are not made by a hello that came before, whoever says it again", () => {
+  it("are not made by a hello that came before, whichever peer repeats it", () => {
     const first = hello({ nonce: 7n });
     expect([hello({ nonce: 7n }), hello({ nonce: 7n, incarnation: 6n })]).toEqual([undefined, undefined]);
     expect([first?.state, table.size, host.counters.strays]).toEqual(["open", 1, 2]);
@@ -116,7 +116,7 @@ describe("the sessions of an engine", () => {
     expect(kinds()).not.toContain(frameKind.goodbye);
   });
 
-  it("end with their connection when nothing is open, and tell whoever had connected", () => {
+  it("end with their connection when nothing is open, and tell the side that had connected", () => {
     const accepted = hello({ nonce: 7n }) as Session;
     const opened = open(9);
     port.sent.length = 0;

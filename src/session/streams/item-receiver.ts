@@ -130,7 +130,7 @@ export class ItemReceiver implements ItemReader {
     this.#serve();
   }
 
-  /** Drops the first item that is being pulled, and those behind it. False when there is none. */
+  /** Drops the first item that is being pulled, and those behind it. Returns false if no item is. */
   #cutPulls(): boolean {
     for (let at = this.#head; at < this.#tail; at += entries) {
       if (this.#queue[at] !== pulling) continue;

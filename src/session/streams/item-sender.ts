@@ -13,7 +13,7 @@ export interface ItemProducer {
   onMaySend(): void;
 }
 
-/** The call whose items are sent. It is told of items that the peer pulls. */
+/** The call whose items are sent. It hears of items that the peer pulls. */
 export interface OfferListener {
   /** Before the first item. @throws RpcError when the headers exceed a limit. */
   sendHeaders(): void;

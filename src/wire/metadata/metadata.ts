@@ -15,7 +15,7 @@ function hasNamedValues(init: object): init is NamedValues {
   return Symbol.iterator in init && "has" in init && typeof init.has === "function";
 }
 
-/** @throws TypeError for an iterable that is none of those. It may be one that can be read once. */
+/** @throws TypeError for another iterable, which could perhaps be read only once. */
 export function entriesOf(init: MetadataInit): Iterable<[name: string, value: MetadataValues]> {
   if (hasNamedValues(init)) return init;
   if (Symbol.iterator in init)

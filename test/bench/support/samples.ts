@@ -23,7 +23,7 @@ export function resultsWith(figures: Measurements["figures"], more: Partial<Meas
     seconds: 12,
     settings: { command: "npm run bench", quick: false, rounds: 3, roundMs: 100 },
     load: { before: 0.5, after: 1.5 },
-    workloads: [{ name: "small", title: "Small calls", about: "There and back." }],
+    workloads: [{ name: "small", title: "Small calls", about: "There and back.", seconds: 1 }],
     figures,
     lacks: [],
     failures: [],

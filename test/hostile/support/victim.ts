@@ -1,14 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import {
-  bulk,
-  bytes,
-  Engine,
-  type EngineOptions,
-  type EngineStats,
-  implement,
-  service,
-  unary,
-} from "cinnabar";
+import { bulk, bytes, Engine, type EngineOptions, implement, service, unary } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
 import { freshUrl } from "./fabric.ts";

@@ -1,5 +1,6 @@
 import { channel } from "node:diagnostics_channel";
-import type { CallOptions, EngineStats } from "cinnabar";
+import type { CallOptions } from "cinnabar";
+import type { EngineStats } from "cinnabar/inspect";
 import {
   Books,
   type CallRecord,

@@ -6,8 +6,8 @@ export interface Face {
   readonly folder: string;
   /** The entries by their name, each with its path below the folder. */
   readonly entries: Readonly<Record<string, string>>;
-  /** Another entry whose exports an entry takes for known. */
-  readonly beside?: Readonly<Record<string, string>>;
+  /** Other entries whose exports an entry takes for known. */
+  readonly beside?: Readonly<Record<string, readonly string[]>>;
 }
 
 /**
@@ -33,7 +33,7 @@ export function findUnexported({ folder, entries, beside = {} }: Face): Record<s
   return Object.fromEntries(
     Object.keys(entries).map((entry) => {
       const exported = exportsOf(entry);
-      const known = new Set([...exported, ...(beside[entry] === undefined ? [] : exportsOf(beside[entry]))]);
+      const known = new Set([entry, ...(beside[entry] ?? [])].flatMap((name) => [...exportsOf(name)]));
       const missing = [...exported].flatMap((symbol) =>
         (symbol.declarations ?? [])
           .filter(isOwn)

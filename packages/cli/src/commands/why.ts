@@ -1,4 +1,5 @@
-import type { OpenCall, Peer } from "cinnabar/standard";
+import type { OpenCall } from "cinnabar/inspect";
+import type { Peer } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import {

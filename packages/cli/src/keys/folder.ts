@@ -177,7 +177,7 @@ export class KeysFolder {
     return written;
   }
 
-  /** In one step: whoever reads sees the former file or this one. */
+  /** In one step: a reader sees the former file or this one. */
   #replace(file: string, text: string): void {
     const path = this.#at(file);
     writeFileSync(`${path}.new`, text, { mode: publicMode });

@@ -30,7 +30,7 @@ export function runOf(
   return run.every((member) => member !== undefined) ? run : `view ${version} lacks ranks of the call`;
 }
 
-/** Memory for the region of a call, of a collective with one, or why there is none. */
+/** Memory for the region of a collective that has one, or the reason why there is no memory. */
 export function copyFor(
   { engine }: Members,
   { method }: ServedCollective,

@@ -1,3 +1,4 @@
+import type { ImplementOptions } from "cinnabar/options";
 import { callback, resolveOptions } from "cinnabar/options";
 import {
   type AnyMethod,
@@ -6,7 +7,6 @@ import {
   type Failing,
   type HandlerShapes,
   type Implementation,
-  type ImplementOptions,
   type InferInput,
   type InferOutput,
   implement,
@@ -97,7 +97,7 @@ export interface ServedCollective {
   readonly before: CollectiveHook | undefined;
   readonly handle: CollectiveHook;
   readonly after: CollectiveHook | undefined;
-  /** Told of errors that are no `RpcError`. */
+  /** Receives errors that are no `RpcError`. */
   readonly onHandlerError: HandlerErrorListener;
 }
 

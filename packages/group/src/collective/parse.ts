@@ -4,7 +4,7 @@ import { isLater } from "./when-there.ts";
 
 const longestMessage = 500;
 
-/** What a schema says of a value: the value as the schema makes it, or why it is none. */
+/** The result of a schema for a value: the parsed value, or why it does not fit. */
 export type Parsed = { readonly value: unknown } | { readonly failure: Failure };
 
 type Validation = Awaited<ReturnType<Schema["~standard"]["validate"]>>;

@@ -46,7 +46,7 @@ function without(...ranks: number[]): void {
 }
 
 describe("a barrier", () => {
-  it("lets nobody go before all have come, whoever comes last, round after round", async () => {
+  it("lets nobody go before all have come, in any order, round after round", async () => {
     const exchanges = await exchangesOf(6);
     for (let round = 0; round < 20; round++) {
       const last = round % 6;
@@ -55,7 +55,7 @@ describe("a barrier", () => {
         .map((each, rank) => ({ each, rank }))
         .filter(({ rank }) => rank !== last)
         .map(({ each, rank }) => each.barrier("round", long).then(() => gone.push(rank)));
-      // Many turns: whoever could go would have gone.
+      // Many turns: a member that could go would have gone.
       for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
       expect(gone).toEqual([]);
       await (exchanges[last] as Exchanges).barrier("round", long);

@@ -112,7 +112,7 @@ export class GroupDetector {
     return this.#detector?.statusOf(rank);
   }
 
-  /** A view without this member is none for the detector: it keeps the former one until it is closed. */
+  /** The detector ignores a view without this member and keeps the former one until it is closed. */
   adopt(view: View): void {
     this.#view = view;
     if (memberOf(view, this.#membership.self.rank)?.detector === undefined) return;

@@ -78,7 +78,7 @@ it("a caller that is behind learns it in one call, and a callee that is behind t
   expect((await call()).ok).toBe(true);
   expect([caller.refreshed, callee.refreshed]).toEqual([[5], []]);
   caller.view = viewOf(7, first);
-  // Another view is told of at once, however short ago the former one was.
+  // Another view is reported at once, however recent the former one was.
   expect(stamp.isDue).toBe(true);
   await call();
   expect([caller.refreshed, callee.refreshed]).toEqual([[5], [7]]);
@@ -91,7 +91,7 @@ it("an answer to who knows the same carries nothing", async () => {
   expect([answer(), caller.refreshed, callee.refreshed]).toEqual([undefined, [], []]);
 });
 
-it("a callee that has accepted a view is not told of it again for a while", async () => {
+it("a callee that has accepted a view does not get it again for a while", async () => {
   const [caller, callee] = [new Known(viewOf(5, first), first), new Known(viewOf(5, first))];
   const { call, stamp } = await pair(caller, callee);
   vi.useFakeTimers({ toFake: ["performance"] });

@@ -1,5 +1,6 @@
+import type { Pem, PskOptions, TlsOptions } from "cinnabar/options";
 import { anything, type FieldsOf, resolveNested } from "cinnabar/options";
-import type { Pem, PskOptions, SecurityOptions, TlsOptions } from "cinnabar/standard";
+import type { SecurityOptions } from "cinnabar/standard";
 
 /**
  * How members prove to each other's detectors that they may speak: the option `security` of `Engine.open` without the

@@ -60,7 +60,7 @@ export class Driver {
       },
     };
     const transport = await open(options.roster.require(options.self).addresses[0], listener);
-    // From now on: the time that opening takes is none in which the detector could have done anything.
+    // The clock starts now: while it opens, the detector can do nothing.
     driver = new Driver(options, transport);
     driver.#plan();
     return driver;

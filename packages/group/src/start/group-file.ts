@@ -63,7 +63,7 @@ const format = 1;
  * file is there as a whole or not at all. It does not go by itself: name it after the job, or remove it before a start.
  *
  * @throws TypeError or RangeError for bad options. RpcError `unavailable` when no file came in time, `cancelled` for the
- * signal, `invalid_argument` for a file that is none of a group. What the file system throws.
+ * signal, `invalid_argument` for a file that describes no group. What the file system throws.
  *
  * @example
  * const offer = launch.rank === 0 ? { offer: { group: "store", urls: engine.urls } } : {};

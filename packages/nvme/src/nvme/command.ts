@@ -87,7 +87,7 @@ export const isFromHost = ({ opcode, fabricsType }: Command): boolean =>
 export const isToHost = ({ opcode, fabricsType }: Command): boolean =>
   ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 2;
 
-/** A name of at most 223 bytes that ends with a zero byte within its field; undefined where it is none. */
+/** A name of at most 223 bytes that ends with a zero byte within its field. Undefined if it is malformed. */
 export function nqnAt(data: Buffer, at: number): string | undefined {
   const end = data.indexOf(0, at);
   if (end < 0 || end - at > 223 || end === at) return undefined;

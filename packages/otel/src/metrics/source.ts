@@ -1,6 +1,7 @@
 import type { Attributes } from "@opentelemetry/api";
+import type { EngineStats } from "cinnabar/inspect";
 import type { Lanes } from "cinnabar/lanes";
-import type { BalancedPeer, Engine, EngineStats, Peer, PeerState } from "cinnabar/standard";
+import type { BalancedPeer, Engine, Peer, PeerState } from "cinnabar/standard";
 import { own } from "../conventions.ts";
 import { metrics } from "./metric.ts";
 import { Totals, totalsOf } from "./totals.ts";

@@ -1,6 +1,6 @@
 import type { Attributes } from "@opentelemetry/api";
-import type { CallDirection, Counters } from "cinnabar/inspect";
-import { type EngineStats, Histogram, type RpcCode } from "cinnabar/standard";
+import type { CallDirection, Counters, EngineStats } from "cinnabar/inspect";
+import { Histogram, type RpcCode } from "cinnabar/standard";
 import { attribute, isError, own, statusWord, systemName } from "../conventions.ts";
 import { type Combination, type Metric, metrics } from "./metric.ts";
 
