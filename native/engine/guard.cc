@@ -21,6 +21,8 @@ constexpr uint64_t kForEver = UINT64_MAX;
 // An owner that has not come for so long is absent. Less would be taken by a collector's pause, or
 // by another process on its processor.
 constexpr uint64_t kLeaveNs = 5 * kMs;
+// The owner of a polled port comes at least each 10 ms (binding/wake.cc).
+constexpr uint64_t kPolledLeaveNs = 40 * kMs;
 // A guard whose owner sleeps looks ever more seldom, and after a second of quiet not at all, until
 // the descriptor tells. While there is traffic it leaves that alone, so as not to be woken with the
 // owner each time.
@@ -152,7 +154,7 @@ void Guard::run() {
       if (!asleep_ || !wait(true, 0)) continue;
     }
     if (asleep) sinceNs = base::nowNs();  // it is due from now on
-    wait(false, kLeaveNs);
+    wait(false, port_.isPolled() ? kPolledLeaveNs : kLeaveNs);
     if (turns_ == turn) standIn(turn, asleep, sinceNs);
   }
 }
