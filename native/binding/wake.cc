@@ -2,8 +2,10 @@
 // Copyright The Cinnabar Authors
 #include "binding/wake.h"
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "binding/uv_abi.h"
 
 namespace cinnabar::binding {
@@ -13,6 +15,12 @@ namespace {
 // of the change: a tcp peer that comes back, a shared queue drained by a peer that was asked to
 // ring and died.
 constexpr unsigned long long kRetryMs = 10;
+
+// Between looks where no descriptor tells: a part of how long nothing has come, in these bounds.
+constexpr unsigned long long kShortestLookMs = 1;
+constexpr unsigned long long kLongestLookMs = 10;
+constexpr unsigned long long kLookPart = 32;
+constexpr uint64_t kNsInMs = 1'000'000;
 
 Wake* owner(uv_handle_s* handle) { return static_cast<Wake*>(uv_handle_get_data(handle)); }
 
@@ -49,6 +57,7 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake,
   uv_unref(async);
   wake->async_ = async;
   wake->open_ = 2;
+  if (fd < 0) return wake;
   uv_handle_s* poll = allocate(kUvPoll, wake);
   if (poll == nullptr || uv_poll_init(loop, poll, fd) != 0) {
     free(poll);
@@ -63,6 +72,11 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake,
 }
 
 bool Wake::start(bool retry) {
+  if (poll_ == nullptr) {
+    startedNs_ = base::nowNs();
+    lookLater();
+    return true;
+  }
   auto onReadable = [](uv_handle_s* handle, int, int) { owner(handle)->fire(); };
   if (!watches_ && uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
   watches_ = true;
@@ -70,7 +84,15 @@ bool Wake::start(bool retry) {
   return true;
 }
 
+void Wake::lookLater() {
+  uint64_t quietMs = (base::nowNs() - startedNs_) / kNsInMs;
+  auto pause = std::clamp(quietMs / kLookPart, kShortestLookMs, kLongestLookMs);
+  uv_timer_start(
+      timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, pause, 0);
+}
+
 void Wake::retryLater() {
+  if (poll_ == nullptr) return;  // it looks in any case
   uv_timer_start(
       timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
 }
@@ -85,12 +107,16 @@ void Wake::stop(bool watches) {
 void Wake::nudge() { uv_async_send(async_); }
 
 void Wake::setRef(bool keepsProcessAlive) {
-  // The timer runs only beside the poll, so one of them is enough.
-  keepsProcessAlive ? uv_ref(poll_) : uv_unref(poll_);
+  // Where there is a poll the timer runs only beside it, so one of them is enough.
+  uv_handle_s* handle = poll_ != nullptr ? poll_ : timer_;
+  keepsProcessAlive ? uv_ref(handle) : uv_unref(handle);
 }
 
 void Wake::fire() {
-  if (waitsOn_ && waitsOn_()) return;
+  if (waitsOn_ && waitsOn_()) {
+    if (poll_ == nullptr) lookLater();
+    return;
+  }
   uv_timer_stop(timer_);
   // A copy, since the callback may destroy this.
   std::function<void()> callback = onWake_;

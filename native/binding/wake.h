@@ -14,8 +14,10 @@ namespace cinnabar::binding {
 /// when another thread wants it. Lives until its handles are closed; see `destroy`.
 class Wake {
  public:
-  /// nullptr if the loop refuses the descriptor, or there is no memory for its handles.
-  /// `waitsOn` is asked before each `onWake`. True: `onWake` is not called, and the wait goes on.
+  /// Without a descriptor (-1) it calls `waitsOn` by a timer: each millisecond at first, and each
+  /// 10 when nothing has come for long. nullptr if the loop refuses the descriptor, or there is no
+  /// memory for its handles. `waitsOn` is asked before each `onWake`. True: `onWake` is not called,
+  /// and the wait goes on.
   static Wake* create(napi_env env, int fd, std::function<void()> onWake,
                       std::function<bool()> waitsOn = {});
 
@@ -41,13 +43,15 @@ class Wake {
       : onWake_(std::move(onWake)), waitsOn_(std::move(waitsOn)) {}
   ~Wake() = default;
   void fire();
+  void lookLater();
   void onClosed();
 
-  uv_handle_s* poll_ = nullptr;
+  uv_handle_s* poll_ = nullptr;  // null where there is no descriptor
   uv_handle_s* timer_ = nullptr;
   uv_handle_s* async_ = nullptr;
   int open_ = 0;
   bool watches_ = false;
+  uint64_t startedNs_ = 0;  // the last start, where there is no descriptor
   std::function<void()> onWake_;
   std::function<bool()> waitsOn_;
   std::function<void()> done_;

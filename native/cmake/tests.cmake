@@ -23,6 +23,7 @@ add_executable(cinnabar_native_tests
   test/test_needs.cc
   test/test_patches.cc
   test/test_peer_credentials.cc
+  test/test_polled.cc
   test/test_port.cc
   test/test_processes.cc
   test/test_queue.cc

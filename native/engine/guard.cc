@@ -21,6 +21,8 @@ constexpr uint64_t kForEver = UINT64_MAX;
 // An owner that has not come for so long is absent. Less would be taken by a collector's pause, or
 // by another process on its processor.
 constexpr uint64_t kLeaveNs = 5 * kMs;
+// The owner of a polled port comes at least each 10 ms (binding/wake.cc).
+constexpr uint64_t kPolledLeaveNs = 40 * kMs;
 // A guard whose owner sleeps looks less and less often. After a second of quiet it waits for the
 // descriptor. While there is traffic it does not: it would wake each time that its owner does.
 constexpr uint64_t kSeldomNs = 40 * kMs;
@@ -151,7 +153,7 @@ void Guard::run() {
       if (!asleep_ || !wait(true, 0)) continue;
     }
     if (asleep) sinceNs = base::nowNs();  // it is due from now on
-    wait(false, kLeaveNs);
+    wait(false, port_.isPolled() ? kPolledLeaveNs : kLeaveNs);
     if (turns_ == turn) standIn(turn, asleep, sinceNs);
   }
 }

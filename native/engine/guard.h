@@ -45,7 +45,8 @@ class Guard {
   /// The same for `progress`, `arm` and `wake`, which show that the owner is present.
   [[nodiscard]] Lock drive();
   /// The port has been armed: the owner comes back when its descriptor is readable. Within `drive`.
-  void sleeps() { asleep_ = true; }
+  /// The owner of a polled port looks by itself, as if it were awake.
+  void sleeps() { asleep_ = !port_.isPolled(); }
   /// Whether the port is relevant may have changed. Within `use`.
   void update();
 

@@ -110,8 +110,10 @@ class Port {
   bool sleepsOn();
   void wake();
   bool isAsleep() const { return asleep_; }
-  /// Level-triggered; valid until the port is closed.
+  /// Level-triggered; valid until the port is closed. -1 where the port is polled.
   int waitFd() const { return transport_->waitFd(); }
+  /// Whether no descriptor tells of what comes, so that the sleeper has to look by itself.
+  bool isPolled() const { return waitFd() < 0; }
   /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
   /// look again by itself.
   bool wantsRetry() const {

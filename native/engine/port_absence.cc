@@ -74,7 +74,7 @@ StandIn Port::standIn(uint64_t nowNs, uint64_t absentNs) {
     if (vouch.asked && absentNs < vouch.forNs)
       outlook.untilNs = std::min(outlook.untilNs, vouch.dueNs);
   }
-  if (full || status < 0) {
+  if (full || status < 0 || isPolled()) {
     outlook.next = StandIn::Next::pause;
   } else if (status == 1) {
     outlook.next = StandIn::Next::sleep;

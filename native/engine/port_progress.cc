@@ -133,7 +133,7 @@ int Port::arm() {
 }
 
 bool Port::sleepsOn() {
-  if (!asleep_ || !transport_->movesBytes()) return false;
+  if (!asleep_ || (!transport_->movesBytes() && !isPolled())) return false;
   transport_->beginTurn();
   for (int looks = 0; looks < kLooksInSleep; ++looks) {
     // What the guard has taken in, or this look.

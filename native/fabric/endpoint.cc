@@ -142,10 +142,17 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   cqAttr.wait_obj = FI_WAIT_FD;
   fid_cq* cq = nullptr;
   status = fi_cq_open(domain, &cqAttr, &cq, nullptr);
+  bool isPolled = status == -FI_ENOSYS || status == -FI_EOPNOTSUPP || status == -FI_EINVAL;
+  if (isPolled) {
+    cqAttr.wait_obj = FI_WAIT_NONE;
+    status = fi_cq_open(domain, &cqAttr, &cq, nullptr);
+  }
   if (status != 0) return fail("fi_cq_open", status);
   adopt(parts.cq, cq);
-  status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
-  if (status != 0) return fail("FI_GETWAIT", status);
+  if (!isPolled) {
+    status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
+    if (status != 0) return fail("FI_GETWAIT", status);
+  }
   int inner = has(Quirk::innerWaitFd) ? socketWaitFd(traits.waitFd) : -1;
   if (inner >= 0) traits.waitFd = inner;
   // Both are the provider whose descriptor is the epoll set of its sockets; rxm loses wake-ups.
@@ -193,6 +200,7 @@ void Endpoint::drain() {
 }
 
 int Endpoint::tryWait() const {
+  if (traits_.waitFd < 0) return 0;
   fid* queue = &parts_.cq->fid;
   return fi_trywait(parts_.fabric.get(), &queue, 1);
 }

@@ -57,7 +57,9 @@ struct EndpointTraits {
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
-  int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
+  /// Owned by the completion queue. -1: the provider has none (FI_WAIT_FD), so a sleeper has to
+  /// look.
+  int waitFd = -1;
   /// Once fi_trywait has let a reader sleep, the descriptor stays readable for as long as there is
   /// something to read. Where it does not, a sleeper has to look once more.
   bool tellsReliably = false;

@@ -57,11 +57,11 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
 }
 
 /// The native tcp provider (`net`, `tcp`) answers 0.0.0.0 and :: without the port that was asked
-/// for. The endpoint binds to what `fi_info` has, so the port would be any free one. False if there
-/// is no memory.
+/// for, and shm answers with a name of its own. The endpoint binds to what `fi_info` has. False if
+/// there is no memory.
 bool bindTo(fi_info& info, const InfoRequest& request) {
   const auto& source = request.source;
-  if (source.empty() || addressingOf(request.provider->scheme) != Addressing::socket) return true;
+  if (source.empty()) return true;
   free(info.src_addr);
   info.src_addrlen = source.size();
   return copyInto(reinterpret_cast<uint8_t**>(&info.src_addr), source.data(), source.size());

@@ -89,28 +89,6 @@ InfoPtr openHints(const Library& library, const Provider& provider) {
   return hints;
 }
 
-/// Whether a completion queue can be slept on, which fi_getinfo does not tell.
-std::string waitObstacle(const Library& library, fi_info& info) {
-  SignalKeeper keeper;
-  fid_fabric* fabric = nullptr;
-  int status = library.fabric(info.fabric_attr, &fabric, nullptr);
-  if (status != 0) return "fi_fabric: " + std::string(library.strerror(-status));
-  Fid<fid_fabric> heldFabric(fabric);
-  fid_domain* domain = nullptr;
-  status = fi_domain(fabric, &info, &domain, nullptr);
-  if (status != 0) return "fi_domain: " + std::string(library.strerror(-status));
-  Fid<fid_domain> heldDomain(domain);
-  fi_cq_attr attributes{};
-  attributes.format = FI_CQ_FORMAT_DATA;
-  attributes.wait_obj = FI_WAIT_FD;
-  fid_cq* queue = nullptr;
-  if (fi_cq_open(domain, &attributes, &queue, nullptr) == 0) {
-    Fid<fid_cq> held(queue);
-    return "";
-  }
-  return "it lacks completion queues that can be slept on (FI_WAIT_FD)";
-}
-
 }  // namespace
 
 std::string fabricObstacle(const Library& library, const Provider& provider) {
@@ -146,8 +124,7 @@ std::string fabricObstacle(const Library& library, const Provider& provider) {
            " has each thing that Cinnabar needs, but no endpoint that has all (" +
            info.failure().name + ")";
   }
-  std::string obstacle = waitObstacle(library, **info);
-  return obstacle.empty() ? "" : "provider " + name + " cannot be used: " + obstacle;
+  return "";
 }
 
 }  // namespace cinnabar::fabric

@@ -11,12 +11,13 @@
 
 namespace cinnabar::fabric {
 
-enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx };
+/// `shm` is a transport of our own; `ofiShm` is libfabric's provider of that name.
+enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx, ofiShm };
 
 /// How the endpoints of a scheme are named.
 enum class Addressing {
   socket,    // an IP address and a port
-  name,      // a name of ours; no provider of libfabric serves such a scheme
+  name,      // a name on this host (encodeShmAddress, encodeRegionAddress)
   resolved,  // whatever fi_getinfo(3) makes of a node and a service; raw addresses are opaque
 };
 Addressing addressingOf(Scheme scheme);

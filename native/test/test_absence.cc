@@ -20,7 +20,7 @@ TEST_SUITE("absence") {
     TestPort port{fabric::Scheme::tcp, "", kSlots, kSlots, 64};
     int a, b;
 
-    explicit AbsenceFixture(fabric::EndpointTraits traits = {}) {
+    explicit AbsenceFixture(fabric::EndpointTraits traits = {.waitFd = 0}) {
       REQUIRE(haveLibfabric());
       port.port = std::make_unique<engine::Port>(port.request, provider.transport(traits));
       REQUIRE(port.port->start() == 0);
@@ -200,7 +200,8 @@ TEST_SUITE("absence") {
   }
 
   struct RestingFixture : AbsenceFixture {
-    RestingFixture() : AbsenceFixture({.endsConnections = true, .rest = std::chrono::hours(1)}) {}
+    RestingFixture()
+        : AbsenceFixture({.waitFd = 0, .endsConnections = true, .rest = std::chrono::hours(1)}) {}
   };
   TEST_CASE_FIXTURE(RestingFixture, "nothing is said on a connection that is being ended") {
     REQUIRE(port.sendPattern(a, 0, 32, 1) == 0);

@@ -48,13 +48,13 @@ class FabricTransport : public Transport {
   virtual fi_addr_t insert(const uint8_t* address);
   virtual void remove(fi_addr_t address);
   int postMessage(const Part& part, const fi_msg_rma& message);
+  /// Makes a peer of an address that was looked at.
+  int insertInto(const uint8_t* address, Peer** into);
 
   fabric::Scheme scheme_;
   std::unique_ptr<fabric::Endpoint> endpoint_;
 
  private:
-  int insertInto(const uint8_t* address, Peer** into);
-
   std::deque<Peer> peers_;
   std::vector<Peer*> freePeers_;
 };

@@ -8,7 +8,14 @@ import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
 import { isOfFile, pinsNoFiles } from "./libfabric/file-memory.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
+import {
+  type FabricUrl,
+  formatHostUrl,
+  hasHosts,
+  isMemoryScheme,
+  isNodeScheme,
+  type NativeScheme,
+} from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import {
   type Absences,
@@ -42,7 +49,12 @@ const stillUsed = -16; // EBUSY
  * Frames that are worth waiting for, measured with 8 to 256 calls in flight (docs/design/progress.md). Other fabrics
  * use the value of verbs.
  */
-const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = { shm: 16, tcp: 32, verbs: 32 };
+const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = {
+  shm: 16,
+  "ofi+shm": 8,
+  tcp: 32,
+  verbs: 32,
+};
 const usualBatchFrames = 32;
 
 /** How many withdrawn regions one call of progress checks. */
@@ -158,7 +170,7 @@ export class NativePort implements Port {
   }
 
   route(target: Target): Route {
-    if (target.scheme === "shm")
+    if (isMemoryScheme(target.scheme))
       return { address: this.#addressOf(target.name, 0), replyTo: this.#opened.address };
     if (isNodeScheme(target.scheme)) {
       const raw = target.name !== "" ? new Uint8Array(Buffer.from(target.name, "hex")) : undefined;
@@ -400,7 +412,7 @@ export class NativePort implements Port {
  * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
  */
 function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
-  if (scheme === "shm") return `shm://${name}`;
+  if (isMemoryScheme(scheme)) return `${scheme}://${name}`;
   if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
   return formatHostUrl(scheme, asked === "" ? host : asked, service);
 }

@@ -8,7 +8,9 @@ import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme } from "./libfabr
 export function openError(error: NativeError, url: FabricUrl): RpcError {
   const { scheme, host, port, name } = url;
   const where =
-    hasHosts(scheme) || isNodeScheme(scheme) ? formatHostUrl(scheme, host || "*", port) : `shm://${name}`;
+    hasHosts(scheme) || isNodeScheme(scheme)
+      ? formatHostUrl(scheme, host || "*", port)
+      : `${scheme}://${name}`;
   const symbol = fabricErrorName(error.code);
   const why = (error.op.startsWith("fi_") && openReasons[symbol]) || error.message;
   const known = error.code === 0 || symbol.startsWith("errno ") ? error.name : symbol;

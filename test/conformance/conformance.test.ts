@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openEngine as openInPair, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { Child } from "../processes/support/child.ts";
-import { fabrics, freshUrl } from "../processes/support/fabrics.ts";
+import { fabricsAndOfiShm, freshUrl } from "../processes/support/fabrics.ts";
 import { endAllPeers } from "../processes/support/peers.ts";
 import { type Connection, cases } from "./cases.ts";
 import { TestService, testServer } from "./service.ts";
@@ -25,19 +25,23 @@ describe.each(providers)("conformance over $name", (provider) => {
 });
 
 // The server is a process of its own, with the defaults of an engine.
-describe.each(fabrics)("conformance between processes over %s", (fabric) => {
+describe.each(fabricsAndOfiShm)("conformance between processes over %s", (fabric) => {
   // Processes of a busy machine wait for a processor longer than the default bound.
   const heartbeatMs = 20_000;
+  let child: Child;
   let url: string;
   const engines: Engine[] = [];
 
   beforeAll(async () => {
-    const child = new Child("conformance-server", { listen: freshUrl(fabric), heartbeatMs });
+    child = new Child("conformance-server", { listen: freshUrl(fabric), heartbeatMs });
     const { urls } = await child.report("listening");
     url = urls[0] as string;
   });
   afterEach(() => Promise.all(engines.splice(0).map((engine) => engine.close())));
-  afterAll(endAllPeers);
+  afterAll(async () => {
+    await child.ask("close");
+    await endAllPeers();
+  });
 
   it.each(cases.filter(({ server }) => server === undefined))("$name", async ({ run }) => {
     const connectAnew = async (): Promise<Connection> => {

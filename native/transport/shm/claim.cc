@@ -25,12 +25,6 @@ constexpr useconds_t kOpeningPauseUs = 500;
 // milliseconds.
 constexpr auto kOpeningTime = std::chrono::seconds(2);
 
-std::string hex(uint64_t number) {
-  char text[17];
-  snprintf(text, sizeof text, "%016lx", static_cast<unsigned long>(number));
-  return text;
-}
-
 std::string socketName(std::string_view name) {
   return "cinnabar/" + std::to_string(geteuid()) + "/" + std::string(name);
 }
@@ -124,7 +118,7 @@ socklen_t socketAddress(std::string_view name, sockaddr_un* into) {
 }
 
 fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
-  if (name.empty()) name = "p" + std::to_string(getpid()) + "." + hex(fabric::randomNumber());
+  if (name.empty()) name = fabric::drawShmName();
   if (!fabric::isShmName(name)) {
     return fabric::Failure{
         "bind doorbell", EINVAL, "EINVAL",
