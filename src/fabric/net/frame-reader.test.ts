@@ -163,6 +163,7 @@ describe("mutated frames", () => {
       slab: Buffer.alloc(slotBytes),
       slotBytes,
       buffers: new WriteBuffers(),
+      hasNews: false,
       isFull: false,
       deliver: (message) => {
         expect(message.byteLength).toBeLessThanOrEqual(slotBytes);
