@@ -2,10 +2,9 @@ import { Engine, implement, service, unary } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { isLong } from "../matrix/long.ts";
-import { isOverNet } from "../matrix/over-net.ts";
 import { Authority } from "../security/support/authority.ts";
 import { Child } from "./support/child.ts";
-import { fabrics, freshUrl, tcpFabric } from "./support/fabrics.ts";
+import { freshUrl } from "./support/fabrics.ts";
 import { endAllPeers } from "./support/peers.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
@@ -56,9 +55,9 @@ const ofAcceptor: readonly Step[] = [
 
 /** A process takes a second to start. What a fabric tells of its death, it tells at each step. */
 const stepsOver = (fabric: string, steps: readonly Step[]) =>
-  isLong || fabric === tcpFabric ? steps : steps.slice(0, named.length);
+  isLong || fabric === "tcp" ? steps : steps.slice(0, named.length);
 
-describe.each(isOverNet ? fabrics : (["tcp", "shm"] as const))(
+describe.each(["tcp", "shm"] as const)(
   "a process that dies while a sealed session opens over %s",
   (fabric) => {
     it.each(stepsOver(fabric, ofConnector))(
