@@ -277,7 +277,7 @@ const foldersSecured = ["bulk", "memory", "metadata", "middleware", "streams", "
  * @returns {readonly string[]}
  */
 export function filesOverNet() {
-  const lists = "fabrics|fabricsAndNet|anyFabrics|guardedFabrics|rawFabrics";
+  const lists = "fabrics|fabricsAndNet|anyFabrics|guardedFabrics|rawFabrics|tcpFabric";
   const chosen = new RegExp(
     `import \\{[^}]*\\b(${lists})\\b[^}]*\\} from "[^"]*support/(fabrics|raw-peer)\\.ts"|` +
       'support/(fabric|attacker|hostile-server|network-path|victim)\\.ts"',

@@ -6,12 +6,13 @@ import type { SecurityStats } from "cinnabar/inspect";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { announceLanes } from "../../src/engine/engine.ts";
 import { isLong } from "../matrix/long.ts";
+import { isOverNet } from "../matrix/over-net.ts";
 import { Authority } from "../security/support/authority.ts";
 import { secured } from "../security/support/engines.ts";
 import { Guarded } from "./programs/guarded.ts";
 import type { GuardedLanesSettings } from "./programs/guarded-lanes.ts";
 import { Child } from "./support/child.ts";
-import { freshUrl } from "./support/fabrics.ts";
+import { type Fabric, freshUrl, tcpFabric } from "./support/fabrics.ts";
 import { endAllPeers, openEngine, until } from "./support/peers.ts";
 
 let ca: Authority;
@@ -70,96 +71,102 @@ async function failsBy(api: Client<typeof Guarded>, reason: string): Promise<voi
   await until(async () => (await api.whoami().then(() => "", String)).includes(reason));
 }
 
-const listeners = { tcp: {}, shm: { shm: "tls" } } as const;
+const listeners = (fabric: Fabric) => (fabric === "shm" ? ({ shm: "tls" } as const) : {});
 
-describe.each(["tcp", "shm"] as const)("lanes with certificates over %s", (fabric) => {
-  const start = (more: Partial<GuardedLanesSettings> = {}) =>
-    startLanes({ listen: freshUrl(fabric), lanes: 2, folder, ...more });
-  const call = (url: string, name: string, target = "server.example") =>
-    caller(url, { ...secured(ca, name), ...listeners[fabric] }, target);
+describe.each<Fabric>(isOverNet ? [tcpFabric] : ["tcp", "shm"])(
+  "lanes with certificates over %s",
+  (fabric) => {
+    const start = (more: Partial<GuardedLanesSettings> = {}) =>
+      startLanes({ listen: freshUrl(fabric), lanes: 2, folder, ...more });
+    const call = (url: string, name: string, target = "server.example") =>
+      caller(url, { ...secured(ca, name), ...listeners(fabric) }, target);
 
-  it("know who calls, ask the rules of their module, and show the key to nobody", async () => {
-    writeCertificates();
-    const { server, url } = await start();
-    const [client, admin] = await Promise.all([call(url, "client.example"), call(url, "admin.example")]);
-    const answers = await Promise.all([client.api.whoami(), client.api.whoami(), admin.api.whoami()]);
-    expect(answers.map(({ who }) => who)).toEqual([
-      "dns client.example",
-      "dns client.example",
-      "dns admin.example",
-    ]);
-    expect(new Set([answers[0]?.lane, answers[1]?.lane])).toEqual(new Set([0, 1]));
-    for (const _ of [0, 1]) {
-      await expect(client.api.reset()).rejects.toMatchObject({
-        code: "permission_denied",
-        notExecuted: true,
-      });
-      expect(await admin.api.reset()).toMatchObject({ who: "dns admin.example" });
-      await expect(client.api.pay()).rejects.toMatchObject({ code: "permission_denied", notExecuted: true });
-      const paid = { metadata: { authorization: "Bearer paid" } };
-      expect(await client.api.pay(paid)).toMatchObject({ who: "dns client.example" });
-      expect(await client.api.workerData()).not.toContain("security");
-    }
-    // The dispatcher, which judges by the same rules, and each lane.
-    const stats = await server.ask<SecurityStats[]>("stats");
-    expect(stats.map(({ sessions }) => sessions.map(({ identity }) => identity).sort())).toEqual(
-      Array.from({ length: 3 }, () => ["certificate dns admin.example", "certificate dns client.example"]),
-    );
-    const foreign = other.issue("foreign.example", { names: "DNS:client.example" });
-    const stranger = await openEngine({
-      security: { tls: { cert: foreign.cert, key: foreign.key, ca: ca.cert }, ...listeners[fabric] },
-    });
-    await expect(stranger.connect(url, { name: "server.example" })).rejects.toMatchObject({
-      code: "unauthenticated",
-      message: expect.stringContaining("authority that is not trusted"),
-    });
-    const plain = await openEngine();
-    await expect(plain.connect(url)).rejects.toMatchObject({ code: "unauthenticated" });
-  });
-
-  // What a reload does to a session does not depend on the fabric.
-  it.skipIf(fabric === "shm" && !isLong)(
-    "reload their certificates together, and a lane that starts later has the new ones",
-    async () => {
+    it("know who calls, ask the rules of their module, and show the key to nobody", async () => {
       writeCertificates();
-      const { server, url } = await start({ dispatcher: "refer" });
-      const gone = await call(url, `gone-${fabric}.example`);
-      const staying = await call(url, "staying.example");
-      // What cannot be used changes nothing, anywhere.
-      writeFileSync(join(folder, "server.key"), other.issue("another").key);
-      await expect(server.ask("reload")).rejects.toThrow("OpenSSL cannot use the certificates");
-      expect(await gone.api.whoami()).toMatchObject({ who: `dns gone-${fabric}.example` });
-      ca.revoke(`gone-${fabric}.example`);
-      writeCertificates("server.example");
-      await server.ask("reload");
-      // The dispatcher's session and those of both lanes.
-      await failsBy(gone.api, "the certificate is revoked");
-      await until(() => gone.engine.stats().sessions === 0);
-      const name = "dns staying.example";
-      expect([await staying.api.whoami(), await staying.api.whoami()].map(({ who }) => who)).toEqual([
-        name,
-        name,
+      const { server, url } = await start();
+      const [client, admin] = await Promise.all([call(url, "client.example"), call(url, "admin.example")]);
+      const answers = await Promise.all([client.api.whoami(), client.api.whoami(), admin.api.whoami()]);
+      expect(answers.map(({ who }) => who)).toEqual([
+        "dns client.example",
+        "dns client.example",
+        "dns admin.example",
       ]);
-      expect(staying.engine.stats().counters.sessionsLost).toBe(0);
-      await expect(staying.api.die()).rejects.toMatchObject({ code: "unavailable" });
-      const { lane } = await server.report("died");
-      await until(() => staying.peer.stats().lanes.every(({ state }) => state === "connected"));
-      expect([await staying.api.whoami(), await staying.api.whoami()].map(({ who }) => who)).toEqual([
-        name,
-        name,
-      ]);
-      // The revoked one tries every lane again and again, and the new one refuses it too.
-      await until(async () => {
-        const stats = await server.ask<(SecurityStats | undefined)[]>("stats");
-        return (stats[1 + (lane as number)]?.refusals.certificate ?? 0) > 0;
+      expect(new Set([answers[0]?.lane, answers[1]?.lane])).toEqual(new Set([0, 1]));
+      for (const _ of [0, 1]) {
+        await expect(client.api.reset()).rejects.toMatchObject({
+          code: "permission_denied",
+          notExecuted: true,
+        });
+        expect(await admin.api.reset()).toMatchObject({ who: "dns admin.example" });
+        await expect(client.api.pay()).rejects.toMatchObject({
+          code: "permission_denied",
+          notExecuted: true,
+        });
+        const paid = { metadata: { authorization: "Bearer paid" } };
+        expect(await client.api.pay(paid)).toMatchObject({ who: "dns client.example" });
+        expect(await client.api.workerData()).not.toContain("security");
+      }
+      // The dispatcher, which judges by the same rules, and each lane.
+      const stats = await server.ask<SecurityStats[]>("stats");
+      expect(stats.map(({ sessions }) => sessions.map(({ identity }) => identity).sort())).toEqual(
+        Array.from({ length: 3 }, () => ["certificate dns admin.example", "certificate dns client.example"]),
+      );
+      const foreign = other.issue("foreign.example", { names: "DNS:client.example" });
+      const stranger = await openEngine({
+        security: { tls: { cert: foreign.cert, key: foreign.key, ca: ca.cert }, ...listeners(fabric) },
       });
-    },
-  );
-});
+      await expect(stranger.connect(url, { name: "server.example" })).rejects.toMatchObject({
+        code: "unauthenticated",
+        message: expect.stringContaining("authority that is not trusted"),
+      });
+      const plain = await openEngine();
+      await expect(plain.connect(url)).rejects.toMatchObject({ code: "unauthenticated" });
+    });
+
+    // What a reload does to a session does not depend on the fabric.
+    it.skipIf(fabric === "shm" && !isLong)(
+      "reload their certificates together, and a lane that starts later has the new ones",
+      async () => {
+        writeCertificates();
+        const { server, url } = await start({ dispatcher: "refer" });
+        const gone = await call(url, `gone-${fabric}.example`);
+        const staying = await call(url, "staying.example");
+        // What cannot be used changes nothing, anywhere.
+        writeFileSync(join(folder, "server.key"), other.issue("another").key);
+        await expect(server.ask("reload")).rejects.toThrow("OpenSSL cannot use the certificates");
+        expect(await gone.api.whoami()).toMatchObject({ who: `dns gone-${fabric}.example` });
+        ca.revoke(`gone-${fabric}.example`);
+        writeCertificates("server.example");
+        await server.ask("reload");
+        // The dispatcher's session and those of both lanes.
+        await failsBy(gone.api, "the certificate is revoked");
+        await until(() => gone.engine.stats().sessions === 0);
+        const name = "dns staying.example";
+        expect([await staying.api.whoami(), await staying.api.whoami()].map(({ who }) => who)).toEqual([
+          name,
+          name,
+        ]);
+        expect(staying.engine.stats().counters.sessionsLost).toBe(0);
+        await expect(staying.api.die()).rejects.toMatchObject({ code: "unavailable" });
+        const { lane } = await server.report("died");
+        await until(() => staying.peer.stats().lanes.every(({ state }) => state === "connected"));
+        expect([await staying.api.whoami(), await staying.api.whoami()].map(({ who }) => who)).toEqual([
+          name,
+          name,
+        ]);
+        // The revoked one tries every lane again and again, and the new one refuses it too.
+        await until(async () => {
+          const stats = await server.ask<(SecurityStats | undefined)[]>("stats");
+          return (stats[1 + (lane as number)]?.refusals.certificate ?? 0) > 0;
+        });
+      },
+    );
+  },
+);
 
 it("lanes ask their module for the pre-shared keys of clients, and a reload asks again", async () => {
   const { server, url } = await startLanes({
-    listen: freshUrl("tcp"),
+    listen: freshUrl(tcpFabric),
     lanes: 2,
     rules: "keys",
     dispatcher: "refer",
@@ -188,7 +195,7 @@ it("lanes over shm know the user of the kernel, and ask their module", async () 
 it("a lane at which somebody else listens gets no calls", async () => {
   const serve = (name: string) =>
     openEngine({
-      listen: "tcp://127.0.0.1:0",
+      listen: freshUrl(tcpFabric),
       security: secured(ca, name, { names: `DNS:${name},IP:127.0.0.1` }),
     });
   const [dispatcher, own, foreign] = await Promise.all(

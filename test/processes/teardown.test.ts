@@ -1,6 +1,7 @@
 import { Engine } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
+import { isOverNet } from "../matrix/over-net.ts";
 import type { TeardownPlan, WorkersEnded } from "./programs/teardown.ts";
 import { Child, type Ending, sharedFiles } from "./support/child.ts";
 import { fabrics, freshName, freshUrl } from "./support/fabrics.ts";
@@ -92,6 +93,8 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       const quitter = new Child("quitter", {
         url: (await still.report("listening")).urls[0],
         server: still.pid,
+        // Node keeps a process for the bytes that a socket has yet to write, until the connection is lost.
+        heartbeatMs: isOverNet ? 5_000 : 60_000,
       });
       const { codes, sends } = await quitter.report("gave up");
       expect(codes).toEqual(["cancelled"]);

@@ -13,5 +13,6 @@ it("the name of a peer is as long for a small incarnation as for any other", asy
   await attacker.sendFrames({ kind: frameKind.request, method, callId: 1 << 20, word: 5000, body: {} });
   const served = () => victim.engine.calls().filter(({ method }) => method === "target.v1/wait");
   await attacker.until(() => served().length === 1, "call at the victim");
-  expect(served().map(({ peer }) => peer)).toEqual(["peer 000000000000001f over mem"]);
+  const scheme = new URL(victim.url).protocol.slice(0, -1);
+  expect(served().map(({ peer }) => peer)).toEqual([`peer 000000000000001f over ${scheme}`]);
 });

@@ -4,7 +4,7 @@ import { FrameFault, frameKind, headerBytes, headerFault } from "./frame.ts";
 export interface FrameSink {
   /** Takes nothing more now: reading stops, and goes on later. */
   readonly isFull: boolean;
-  /** A whole frame lies at `at`, `length` bytes with its header. The sink may keep the bytes. */
+  /** A whole frame lies at `at`, `length` bytes with its header. The sink copies what it keeps. */
   onFrame(bytes: Buffer, at: number, length: number): void;
   /** Bytes of a transfer, as they come: `left` more belong to the same frame. The sink copies them. */
   onBytes(kind: number, request: number, word: number, bytes: Buffer, left: number): void;

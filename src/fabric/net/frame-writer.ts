@@ -1,24 +1,36 @@
 import type { Socket } from "node:net";
 import { headerBytes, mostPieceBytes, writeHeader } from "./frame.ts";
 
-/** Longer than any frame that is no piece. A piece fills what is free. */
-const bufferBytes = 128 * 1024;
-/** Buffers of one connection that the socket has not written yet. */
-const mostUnderWay = 2;
+/** Longer than any frame that is no piece. */
+const shortBytes = 128 * 1024;
 /** A piece is not begun in less. */
 const leastPieceBytes = 4096;
-const mostKept = 16;
+/** For the longest piece, with short frames before it: long writes wake the reader less often for the same bytes. */
+const longBytes = mostPieceBytes + leastPieceBytes;
+/** Buffers of one connection that the socket has not written yet. */
+const mostUnderWay = 2;
+/** Of each length. */
+const mostKeptBytes = 2 * 1024 * 1024;
 
-/** Buffers that a port keeps for its connections. A connection that writes nothing has none. */
+/**
+ * Buffers that a port keeps for its connections. A connection that writes nothing has none. Long ones are for pieces
+ * alone: only a peer that has a key gets any.
+ */
 export class WriteBuffers {
-  readonly #free: Buffer[] = [];
+  readonly #short: Buffer[] = [];
+  readonly #long: Buffer[] = [];
 
-  take(): Buffer {
-    return this.#free.pop() ?? Buffer.allocUnsafeSlow(bufferBytes);
+  short(): Buffer {
+    return this.#short.pop() ?? Buffer.allocUnsafeSlow(shortBytes);
+  }
+
+  long(): Buffer {
+    return this.#long.pop() ?? Buffer.allocUnsafeSlow(longBytes);
   }
 
   put(buffer: Buffer): void {
-    if (this.#free.length < mostKept) this.#free.push(buffer);
+    const kept = buffer.byteLength === longBytes ? this.#long : this.#short;
+    if (kept.length * buffer.byteLength < mostKeptBytes) kept.push(buffer);
   }
 }
 
@@ -48,8 +60,9 @@ export class FrameWriter {
 
   /** Begins a frame, and returns its buffer. The body of `bodyBytes` bytes goes to `at`. */
   begin(kind: number, bodyBytes: number, request: number, word: number, flags?: number): Buffer {
-    if (this.#used + headerBytes + bodyBytes > bufferBytes) this.flush();
-    this.#buffer ??= this.#buffers.take();
+    const most = this.#buffer?.byteLength ?? shortBytes;
+    if (this.#used + headerBytes + bodyBytes > most) this.flush();
+    this.#buffer ??= this.#buffers.short();
     writeHeader(this.#buffer, this.#used, kind, bodyBytes, request, word, flags);
     this.#used += headerBytes + bodyBytes;
     return this.#buffer;
@@ -65,10 +78,26 @@ export class FrameWriter {
     this.#used -= headerBytes + bodyBytes;
   }
 
-  /** How many bytes of a transfer fit into the next frame. */
+  /** Makes room for a piece, and returns how many of `left` bytes of a transfer fit. */
   pieceBytes(left: number): number {
-    const room = bufferBytes - this.#used - headerBytes;
-    return Math.min(left, room >= leastPieceBytes ? room : bufferBytes - headerBytes, mostPieceBytes);
+    const bytes = Math.min(left, mostPieceBytes);
+    if (this.#used + headerBytes + bytes <= (this.#buffer?.byteLength ?? 0)) return bytes;
+    this.#lengthen();
+    const room = longBytes - this.#used - headerBytes;
+    if (room >= Math.min(bytes, leastPieceBytes)) return Math.min(bytes, room);
+    this.flush();
+    this.#lengthen();
+    return bytes;
+  }
+
+  /** What was collected goes to a long buffer. */
+  #lengthen(): void {
+    const before = this.#buffer;
+    if (before?.byteLength === longBytes) return;
+    this.#buffer = this.#buffers.long();
+    if (before === undefined) return;
+    before.copy(this.#buffer, 0, 0, this.#used);
+    this.#buffers.put(before);
   }
 
   /** Hands the collected frames to the socket. */

@@ -3,7 +3,6 @@ import { firstParked } from "../completion-ring.ts";
 import { FrameFault, frameKind, headerBytes, magic, version } from "./frame.ts";
 import { FrameReader, type FrameSink } from "./frame-reader.ts";
 import { FrameWriter, type WriteBuffers } from "./frame-writer.ts";
-import { release } from "./read-memory.ts";
 import { type TransferOwner, Transfers } from "./transfers.ts";
 
 /** What a connection needs of its port. */
@@ -13,6 +12,8 @@ export interface LinkOwner extends TransferOwner {
   readonly buffers: WriteBuffers;
   /** The port takes nothing more in this turn. */
   readonly isFull: boolean;
+  /** Something waits for the port's next turn. */
+  readonly hasNews: boolean;
   deliver(message: Uint8Array): void;
   endSend(token: number, status: number): void;
   /** Takes a message out of its slot, where slots are short. Returns its token, or -1. */
@@ -36,7 +37,7 @@ interface WaitingMessage {
 }
 
 /** Bytes that a full port leaves unread before the socket pauses. Then the peer feels it. */
-const mostUnreadBytes = 128 * 1024;
+const mostUnreadBytes = 64 * 1024;
 /** Bytes that the messages of one connection hold before the port's next turn. */
 const mostInboxBytes = 128 * 1024;
 const mostParked = 16;
@@ -70,10 +71,6 @@ export class Link implements FrameSink {
   #unreadBytes = 0;
   /** What its messages hold that wait for the port's next turn. */
   #inboxBytes = 0;
-  /** A message that waits lies in the chunk that is read. */
-  #isChunkKept = false;
-  /** The chunk that is read lies in memory of the socket. */
-  #isChunkLent = false;
   #hasEnded = false;
 
   /** `readsInPlace`: the socket calls `onRead`, and has no "data". */
@@ -86,7 +83,7 @@ export class Link implements FrameSink {
     this.transfers = new Transfers(owner, this.#writer);
     socket.setNoDelay(true);
     if (readsInPlace) socket.resume();
-    else socket.on("data", (chunk: Buffer) => this.#onBytes(chunk, false));
+    else socket.on("data", (chunk: Buffer) => this.onRead(chunk));
     socket.on("error", (error: NodeJS.ErrnoException) => {
       this.error ??= error;
     });
@@ -173,28 +170,20 @@ export class Link implements FrameSink {
 
   // ---- what arrives -------------------------------------------------------------------------------------------------
 
-  /** The socket has read bytes to memory that it uses again. */
-  onRead(bytes: Buffer): void {
-    this.#onBytes(bytes, true);
-  }
-
   /**
-   * Bytes of transfers are in place at once; what the layers above must hear waits in the inbox for the next turn. A
-   * socket that pauses for each turn would leave the kernel's buffer full, and TCP slow.
+   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once; what the layers
+   * above must hear waits in the inbox for the next turn. A socket that pauses for each turn would leave the kernel's
+   * buffer full, and TCP slow.
    */
-  #onBytes(chunk: Buffer, isLent: boolean): void {
+  onRead(chunk: Buffer): void {
     if (this.isOver) return;
-    this.#isChunkLent = isLent;
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
     this.read();
     const last = this.#chunks.length - 1;
-    const isUnread = this.#chunks[last] === chunk;
-    if (isUnread && isLent) this.#chunks[last] = Buffer.from(chunk);
-    if (!isUnread && !isLent && !this.#isChunkKept) release(chunk);
-    this.#isChunkLent = false;
+    if (this.#chunks[last] === chunk) this.#chunks[last] = Buffer.from(chunk);
     if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
-    if (this.isGreeted) this.#owner.onReadable(this);
+    if (this.isGreeted && (this.hasUnread || this.#owner.hasNews)) this.#owner.onReadable(this);
   }
 
   #onEnd(): void {
@@ -215,7 +204,6 @@ export class Link implements FrameSink {
     try {
       while (this.#chunks.length > 0 && !this.isFull) {
         const chunk = this.#chunks[0] as Buffer;
-        this.#isChunkKept = false;
         this.#at = this.#reader.read(chunk, this.#at);
         if (this.#at < chunk.byteLength) break;
         this.#chunks.shift();
@@ -243,7 +231,7 @@ export class Link implements FrameSink {
         this.isGreeted = true;
         return this.#owner.onHello(this, body());
       case frameKind.message:
-        return this.#deliver(bytes, at + headerBytes, at + length);
+        return this.#deliver(body());
       case frameKind.done:
         return this.transfers.onDone(request, word);
       default:
@@ -251,16 +239,9 @@ export class Link implements FrameSink {
     }
   }
 
-  /** What the message keeps from being freed counts: the whole chunk in which it lies, or its own memory. */
-  #deliver(bytes: Buffer, from: number, to: number): void {
-    const message = bytes.subarray(from, to);
-    if (bytes !== this.#chunks[0] || this.#isChunkLent) {
-      this.#inboxBytes += message.byteLength;
-      return this.#owner.deliver(bytes === this.#chunks[0] ? Buffer.from(message) : message);
-    }
-    if (!this.#isChunkKept) this.#inboxBytes += bytes.byteLength;
-    this.#isChunkKept = true;
-    this.#owner.deliver(message);
+  #deliver(message: Uint8Array): void {
+    this.#inboxBytes += message.byteLength;
+    this.#owner.deliver(Buffer.from(message));
   }
 
   onBytes(kind: number, request: number, word: number, bytes: Buffer): void {

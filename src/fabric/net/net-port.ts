@@ -14,7 +14,7 @@ import { FrameFault, mostExtents, mostTransferBytes, notificationBytes, version 
 import { WriteBuffers } from "./frame-writer.ts";
 import { Link, type LinkOwner } from "./link.ts";
 import { connectError, listenError, placeOf, provider, returnAddress, urlOf } from "./place.ts";
-import { readInPlace } from "./read-memory.ts";
+import { readInPlace, takeOver } from "./read-memory.ts";
 
 const timedOut = 110; // ETIMEDOUT
 /** Accepted connections whose peers have not said hello: how many there may be, and how long each. */
@@ -118,8 +118,11 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     });
   }
 
-  #accept(socket: Socket): void {
-    const link = this.#add(socket, false);
+  #accept(accepted: Socket): void {
+    const inPlace = readInPlace((bytes) => link.onRead(bytes));
+    const taken = inPlace && takeOver(accepted, inPlace);
+    const socket = taken ?? accepted;
+    const link = this.#add(socket, false, taken !== undefined);
     this.#ungreeted.add(link);
     this.#limit(link, helloMs);
     const address = returnAddress(socket);
@@ -249,6 +252,10 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   get isFull(): boolean {
     return this.unread >= this.receiveDepth;
+  }
+
+  get hasNews(): boolean {
+    return this.unread > 0;
   }
 
   onReadable(link: Link): void {

@@ -1,5 +1,4 @@
-import type { OnReadOpts } from "node:net";
-import type { MessagePort } from "node:worker_threads";
+import { type OnReadOpts, Socket } from "node:net";
 import { otherRuntime } from "../libfabric/runtime.ts";
 
 /*
@@ -7,21 +6,25 @@ import { otherRuntime } from "../libfabric/runtime.ts";
  * pages, and the page faults cost several times as much as the reading.
  */
 
-const isNode = otherRuntime() === "";
 const bufferBytes = 256 * 1024;
 
 /**
  * One for all sockets of this thread: what was read is taken out before anything else is read. Windows gives the memory
  * to the kernel before the bytes come, so there sockets cannot share it.
  */
-const canShare = isNode && process.platform !== "win32";
+const canShare = otherRuntime() === "" && process.platform !== "win32";
 let shared: Buffer | undefined;
 
+/** Options of a socket that reads to memory which is used again. */
+export interface ReadsInPlace {
+  readonly onread: OnReadOpts;
+}
+
 /**
- * Options of a socket that connects, so that it reads to memory which is used again. `take` gets what was read, and
- * keeps none of it. Undefined where the socket tells by "data".
+ * Options of a socket, so that it reads to memory which is used again. `take` gets what was read, and keeps none of it.
+ * Undefined where sockets tell by "data".
  */
-export function readInPlace(take: (bytes: Buffer) => void): { readonly onread: OnReadOpts } | undefined {
+export function readInPlace(take: (bytes: Buffer) => void): ReadsInPlace | undefined {
   if (!canShare) return undefined;
   shared ??= Buffer.allocUnsafeSlow(bufferBytes);
   const buffer = shared;
@@ -32,37 +35,20 @@ export function readInPlace(take: (bytes: Buffer) => void): { readonly onread: O
   return { onread: { buffer, callback } };
 }
 
+/** What Node keeps behind a socket. It is not documented, so another version may have it otherwise. */
+interface Internals {
+  _handle?: { useUserBuffer?: unknown } | null;
+}
+
 /**
- * Frees the memory of a chunk that an accepted socket has read, which `node:net` gives no way to read in place. Nobody
- * may look at the chunk any more.
+ * A socket that reads in place, on the handle of one that was accepted and has read nothing. The accepted one is gone
+ * then. Undefined where Node has no such handle: the accepted socket is left as it is.
  */
-export function release({ buffer, byteLength }: Buffer): void {
-  if (isNode && byteLength >= leastReleasedBytes && byteLength === buffer.byteLength)
-    free(buffer as ArrayBuffer);
+export function takeOver(accepted: Socket, inPlace: ReadsInPlace): Socket | undefined {
+  const internals = accepted as Socket & Internals;
+  const handle = internals._handle;
+  if (typeof handle?.useUserBuffer !== "function") return undefined;
+  internals._handle = null;
+  accepted.destroy();
+  return new Socket({ handle, ...inPlace } as ConstructorParameters<typeof Socket>[0]);
 }
-
-/** The memory of shorter chunks is soon used again. */
-const leastReleasedBytes = 32 * 1024;
-
-const free: (memory: ArrayBuffer) => void = "transfer" in ArrayBuffer.prototype ? cut : post;
-
-function cut(memory: ArrayBuffer): void {
-  (memory as ArrayBuffer & { transfer(bytes: number): ArrayBuffer }).transfer(0);
-}
-
-/** Node 20 has no `transfer`. What is sent to a closed port is dropped, and what it took along is freed. */
-function post(memory: ArrayBuffer): void {
-  if (nowhere === undefined) {
-    const { port1, port2 } = new MessageChannel();
-    port2.once("close", () => {
-      isClosed = true;
-    });
-    port1.close();
-    port2.unref();
-    nowhere = port2;
-  }
-  if (isClosed) nowhere.postMessage(undefined, [memory]);
-}
-
-let nowhere: MessagePort | undefined;
-let isClosed = false;

@@ -3,8 +3,12 @@ import { Engine, type RpcError } from "cinnabar";
 import { settings, tell } from "./commands.ts";
 import { Trial } from "./trial.ts";
 
-const { url, server } = settings<{ readonly url: string; readonly server: number }>();
-const engine = await Engine.open({ heartbeatMs: 60_000 });
+const { url, server, heartbeatMs } = settings<{
+  readonly url: string;
+  readonly server: number;
+  readonly heartbeatMs: number;
+}>();
+const engine = await Engine.open({ heartbeatMs });
 const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 60_000 });
 await trial.nothing();
 process.kill(server, "SIGSTOP");

@@ -36,6 +36,9 @@ export const guardedFabrics: readonly Fabric[] = fabrics.filter((fabric) => !isS
 /** For what a program does in the same way whatever the fabric: in the short form not over tcp too. */
 export const anyFabrics: readonly Fabric[] = isLong ? fabrics : fabrics.filter((fabric) => fabric !== "tcp");
 
+/** For what has a TCP connection under it. */
+export const tcpFabric: Fabric = isOverNet ? "net" : "tcp";
+
 export function isSocket(fabric: Fabric): boolean {
   return sockets.includes(fabric);
 }
