@@ -266,7 +266,8 @@ describe("a command that is wrong gets its status, and the next is served", () =
     ["a capsule that is too short", write, 0x0f, Buffer.alloc(2048)],
     ["an offset in the capsule", { ...write, sglOffset: 4 }, 0x16, Buffer.alloc(4096)],
     ["PRPs instead of SGLs", { ...read, flags: 0 }, 0x02],
-    ["a fused command", { ...read, flags: 0x41 }, 0x02],
+    ["a second fused command without the first", { ...write, flags: 0x42 }, 0x0a, Buffer.alloc(4096)],
+    ["a place in a fused operation that there is not", { ...read, flags: 0x43 }, 0x02],
     ["fabrics commands on an I/O queue", { opcode: fabricsOpcode, nsid: 4 }, 0x0c],
     ["too few ranges", { opcode: 9, nsid: 1, words: [1, 4], bytes: 16, sglKind: 1 }, 0x0f, Buffer.alloc(16)],
   ])("%s", async (_, fields, status, inCapsule) => {
