@@ -209,6 +209,37 @@ it("targets of one subsystem give their controllers different numbers, as hosts 
   expect(numbers.size).toBeGreaterThan(1);
 });
 
+it("admits a host again only when the devices have finished what it had under way", async () => {
+  const device = memoryDevice({ bytes });
+  const write = device.write.bind(device);
+  let finish = () => {};
+  const held = new Promise<void>((resolve) => (finish = resolve));
+  const spy = vi.spyOn(device, "write").mockImplementationOnce(async (...args) => {
+    await held;
+    await write(...args);
+  });
+  const { port, target } = await serve(device);
+  const { control, queue } = await associate(port);
+  const words = blocksOf(0, 1);
+  const first = { opcode: io.write, nsid: 1, id: 1, words, bytes: 4096, sglKind: sgl.inCapsule };
+  queue.sendCommand(first, stamped(4096, 1));
+  await expect.poll(() => spy.mock.calls.length).toBe(1);
+  control.socket.destroy();
+  await queue.ended();
+  const again = await HostQueue.open(port);
+  await again.greet();
+  const admitted = again.connect();
+  let isAdmitted = false;
+  void admitted.then(() => (isAdmitted = true));
+  // Another host is not kept waiting, so the answer of this one would be there, too.
+  await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
+  expect(isAdmitted).toBe(false);
+  expect(target.stats().controllers).toBe(2);
+  finish();
+  expect((await admitted).status).toBe(0);
+  expect(await device.compare(0, stamped(4096, 1))).toBe(true);
+});
+
 describe("Connect is refused", () => {
   it.each<[string, Partial<ConnectFields>, number, bigint]>([
     ["for an unknown subsystem", { nqn: `${nqn}x` }, 0x182, 256n | 65_536n],
