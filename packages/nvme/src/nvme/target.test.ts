@@ -233,9 +233,9 @@ it("admits a host again only when the devices have finished what it had under wa
   void admitted.then(() => (isAdmitted = true));
   // Another host is not kept waiting, so the answer of this one would be there, too.
   await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
-  expect(isAdmitted).toBe(false);
-  expect(target.stats().controllers).toBe(2);
+  const [wasAdmitted, { controllers }] = [isAdmitted, target.stats()];
   finish();
+  expect([wasAdmitted, controllers]).toEqual([false, 2]);
   expect((await admitted).status).toBe(0);
   expect(await device.compare(0, stamped(4096, 1))).toBe(true);
 });
