@@ -7,13 +7,14 @@ const graceMs = 10_000;
 /** How a process ended: its status, or the name of the signal that ended it. */
 export type Ending = number | NodeJS.Signals;
 
-/** One of the demo's two processes, from start to end. */
+/** A process of a demo, from start to end. */
 export class Role {
   readonly name: string;
   readonly ended: Promise<Ending>;
   readonly #child: ChildProcess;
 
-  constructor(name: "server" | "client", args: readonly string[]) {
+  /** `name`: the program beside this file, such as `server`. */
+  constructor(name: string, args: readonly string[]) {
     this.name = name;
     const program = fileURLToPath(new URL(`./${name}.js`, import.meta.url));
     this.#child = fork(program, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
@@ -31,6 +32,12 @@ export class Role {
   async announcement<T>(): Promise<T | undefined> {
     const message = once(this.#child, "message").then(([said]) => said as T);
     return Promise.race([message, this.ended.then(() => undefined)]);
+  }
+
+  /** Ends it without a word, and waits for that. */
+  kill(): Promise<Ending> {
+    this.#child.kill("SIGKILL");
+    return this.ended;
   }
 
   /** Asks it to end and waits for that; one that does not listen is killed after a while. */

@@ -18,12 +18,12 @@ export interface Measurement {
   readonly comparedWith?: Measurement | undefined;
 }
 
-const nothing = "–";
+export const nothing = "–";
 
 /** A column: its title, and what it says of each. */
-type Column = readonly [string, (one: Measurement) => string];
+export type Column<T> = readonly [string, (one: T) => string];
 
-const columns: readonly Column[] = [
+const columns: readonly Column<Measurement>[] = [
   ["over", ({ provider }) => provider],
   ["calls/s", ({ smallCalls: calls }) => (calls ? formatCount(Math.round(calls.perSecond)) : nothing)],
   ["p50", ({ smallCalls: calls }) => (calls ? `${calls.p50Us.toFixed(1)} µs` : nothing)],
@@ -34,7 +34,7 @@ const columns: readonly Column[] = [
   ["in all", ({ pulled }) => formatRate(pulled.bytes, pulled.elapsedMs)],
 ];
 
-const lastColumns: readonly Column[] = [
+const lastColumns: readonly Column<Measurement>[] = [
   ["files", ({ files }) => formatCount(files)],
   ["bytes", ({ pulled }) => formatBytes(pulled.bytes)],
   [
@@ -55,11 +55,16 @@ export function formatTable(measurements: readonly Measurement[]): string {
     ...(isCompared ? [["times net", (one: Measurement) => timesNet(one, measurements)] as const] : []),
     ...lastColumns,
   ];
+  return tableOf(shown, measurements);
+}
+
+/** A line for each, below a line of titles. */
+export function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string {
   const lines = [
-    shown.map(([title]) => title),
-    ...measurements.map((one) => shown.map(([, describe]) => describe(one))),
+    columns.map(([title]) => title),
+    ...rows.map((one) => columns.map(([, describe]) => describe(one))),
   ];
-  const widths = shown.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  const widths = columns.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
   return lines
     .map((line) =>
       line
@@ -111,5 +116,5 @@ export function formatCount(count: number): string {
 }
 
 function formatRate(bytes: number, ms: number): string {
-  return bytes === 0 || ms === 0 ? "–" : `${(bytes / ms / 1e6).toFixed(2)} GB/s`;
+  return bytes === 0 || ms === 0 ? nothing : `${(bytes / ms / 1e6).toFixed(2)} GB/s`;
 }

@@ -6,11 +6,13 @@ import { reportFailure, setUp } from "./set-up.mjs";
  * Sets up what examples need, then becomes one of them.
  *
  * @param {string} name a file below build/examples, without its ending
+ * @param {() => Promise<void>} [setUpMore] what it needs beside
  */
-export async function runExample(name) {
+export async function runExample(name, setUpMore = async () => {}) {
   const stopWatching = endChildrenOnSignal();
   try {
     await setUp("demo");
+    await setUpMore();
   } catch (error) {
     reportFailure(error);
     process.exit(1);

@@ -6,7 +6,7 @@ export interface DeviceCounts {
   readBytes: number;
   writes: number;
   writtenBytes: number;
-  /** Flushes, trims, zeroes and comparisons. */
+  /** Flushes, trims, zeroes, comparisons, and writes that depend on one. */
   others: number;
   /** Operations of all kinds that failed. */
   failed: number;
@@ -62,6 +62,15 @@ export class CountedDevice implements BlockDevice {
 
   compare(offset: number, data: Uint8Array): Promise<boolean> {
     return this.#other(this.#device.compare(offset, data));
+  }
+
+  compareAndWrite(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    options?: WriteOptions,
+  ): Promise<boolean> {
+    return this.#other(this.#device.compareAndWrite(offset, expected, data, options));
   }
 
   /** It is not counted: it moves no blocks. */

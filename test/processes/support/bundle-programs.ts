@@ -21,6 +21,8 @@ const unbundled = [
   "launched-member.js",
   "collective-member.js",
   "variable-member.js",
+  "disk-target.js",
+  "block-writer.js",
 ];
 
 /** Before the first test of a run: bundles the programs unless that was done since they were last built. */

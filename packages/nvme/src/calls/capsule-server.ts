@@ -14,10 +14,12 @@ import {
   isToHost,
   parseCommand,
   sgl,
+  sqeBytes,
 } from "../nvme/command.ts";
 import type { Connected, Controller, Queue } from "../nvme/controller.ts";
-import { workOf } from "../nvme/queue-work.ts";
-import { type Completion, status, statusField } from "../nvme/status.ts";
+import type { FusedWork } from "../nvme/io-command.ts";
+import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { Credit } from "../socket/credit.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 
@@ -70,10 +72,29 @@ export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implemen
       const capsule = bufferOf(input);
       return queueOf(capsule, call).scatter(commandOf(capsule), memory, call);
     },
+    fuse(input, call) {
+      const capsule = bufferOf(input);
+      return queueOf(capsule, call).fuse(fusedOf(capsule), capsule.subarray(dataAt.fused));
+    },
+    gatherFused({ capsule: input, memory }, call) {
+      const capsule = bufferOf(input);
+      return queueOf(capsule, call).gatherFused(fusedOf(capsule), memory, call);
+    },
   });
 }
 
 const commandOf = (capsule: Buffer): Command => parseCommand(capsule.subarray(keyBytes, dataAt.capsule));
+
+/** The two commands of a fused operation. */
+type Fused = readonly [Command, Command];
+
+const fusedOf = (capsule: Buffer): Fused => [
+  commandOf(capsule),
+  parseCommand(capsule.subarray(dataAt.capsule, dataAt.capsule + sqeBytes)),
+];
+
+const answersOf = ([first, second]: Fused, [one, other]: readonly [Completion, Completion]): Buffer =>
+  Buffer.concat([answerOf(first, one), answerOf(second, other)]);
 
 /** A completion as bytes, with room for data behind it. */
 function answerOf(command: Command, { status: outcome, result = 0n }: Completion, dataBytes = 0): Buffer {
@@ -153,7 +174,7 @@ class CallQueue implements Queue {
 
   /** A command whose data, either way, are in its capsules. */
   execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
-    return this.#counted(command, async (controller) => {
+    return this.#counted([command], async (controller) => {
       const work = workOf(controller, this.#queueId, command);
       if ("code" in work) return answerOf(command, { status: work });
       if (work.bytes > 0 && isFromHost(command)) {
@@ -161,7 +182,7 @@ class CallQueue implements Queue {
         if (command.sglOffset !== 0n) return answerOf(command, { status: status.sglOffset });
         if (command.bytes !== work.bytes || inCapsule.length !== work.bytes)
           return answerOf(command, { status: status.sglLength });
-        return answerOf(command, await this.#run(controller, () => work.run(inCapsule)));
+        return answerOf(command, await this.#run(controller, () => work.run(inCapsule), broken));
       }
       const bytes = isToHost(command) ? work.bytes : 0;
       if (inCapsule.length > 0 || (bytes > 0 && command.bytes !== bytes))
@@ -172,7 +193,7 @@ class CallQueue implements Queue {
       try {
         const answer = Buffer.allocUnsafe(dataAt.answer + bytes);
         const into = answer.subarray(dataAt.answer);
-        const completion = await this.#run(controller, () => work.run(into));
+        const completion = await this.#run(controller, () => work.run(into), broken);
         const { data } = completion;
         if (data === undefined) return answerOf(command, completion);
         if (data !== into) data.copy(into);
@@ -186,12 +207,12 @@ class CallQueue implements Queue {
 
   /** A command whose data the host has in its memory. */
   gather(command: Command, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
-    return this.#counted(command, async (controller) => {
+    return this.#counted([command], async (controller) => {
       const work = this.#workOnMemory(controller, command, memory.byteLength, isFromHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(work.bytes, call, async (data) => {
         await call.get(memory, data);
-        return () => this.#run(controller, () => work.run(data));
+        return () => this.#run(controller, () => work.run(data), broken);
       });
       return answerOf(command, completion);
     });
@@ -199,30 +220,71 @@ class CallQueue implements Queue {
 
   /** A command that fills the memory of the host. */
   scatter(command: Command, memory: RemoteRegionLike<"write">, call: CallContext): Promise<Buffer> {
-    return this.#counted(command, async (controller) => {
+    return this.#counted([command], async (controller) => {
       const work = this.#workOnMemory(controller, command, memory.byteLength, isToHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(
         work.bytes,
         call,
-        async (into) => () => this.#run(controller, () => work.run(into)),
+        async (into) => () => this.#run(controller, () => work.run(into), broken),
       );
       if (completion.data !== undefined) await call.put(completion.data, memory);
       return answerOf(command, completion);
     });
   }
 
+  /** A fused operation whose data are in the capsule. */
+  fuse(commands: Fused, inCapsule: Buffer): Promise<Buffer> {
+    return this.#counted(commands, async (controller) => {
+      const work = this.#fusedWork(controller, commands, inCapsule.length, sgl.inCapsule);
+      if (!("run" in work)) return answersOf(commands, work);
+      const [expected, data] = [inCapsule.subarray(0, work.bytes), inCapsule.subarray(work.bytes)];
+      return answersOf(commands, await this.#run(controller, () => work.run(expected, data), fusedBroken));
+    });
+  }
+
+  /** A fused operation whose data the host has in its memory. */
+  gatherFused(commands: Fused, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
+    return this.#counted(commands, async (controller) => {
+      const work = this.#fusedWork(controller, commands, memory.byteLength, sgl.transport);
+      if (!("run" in work)) return answersOf(commands, work);
+      const completions = await this.#withMemory(2 * work.bytes, call, async (data) => {
+        await call.get(memory, data);
+        const [expected, written] = [data.subarray(0, work.bytes), data.subarray(work.bytes)];
+        return () => this.#run(controller, () => work.run(expected, written), fusedBroken);
+      });
+      return answersOf(commands, completions);
+    });
+  }
+
+  /** The work, or the completions of commands that are at fault. Data of the second lie behind those of the first. */
+  #fusedWork(
+    controller: Controller,
+    commands: Fused,
+    dataBytes: number,
+    kind: number,
+  ): FusedWork | readonly [Completion, Completion] {
+    const work = fusedWorkOf(controller, this.#queueId, ...commands);
+    if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
+    const faults = commands.map(({ sglKind, sglOffset, bytes }, index): Status | undefined => {
+      if (sglKind !== kind) return status.sglType;
+      if (kind === sgl.inCapsule && sglOffset !== BigInt(index * work.bytes)) return status.sglOffset;
+      return bytes === work.bytes && dataBytes === 2 * work.bytes ? undefined : status.sglLength;
+    });
+    return faults.some((fault) => fault !== undefined) ? fusedFaults(faults) : work;
+  }
+
   /**
    * Gives memory to work of the device, and takes it back when the device is done. A host that gives the call up does
    * not wait for that: its own memory is free when the handler has ended.
    */
-  async #withMemory(
+  async #withMemory<T>(
     bytes: number,
     { signal }: CallContext,
-    begin: (memory: Buffer) => Promise<() => Promise<Completion>>,
-  ): Promise<Completion> {
+    begin: (memory: Buffer) => Promise<() => Promise<T>>,
+  ): Promise<T> {
     await this.#memory.take(bytes);
-    let work: Promise<Completion> | undefined;
+    let work: Promise<T> | undefined;
     try {
       const run = await begin(Buffer.allocUnsafe(bytes));
       signal.throwIfAborted();
@@ -246,33 +308,40 @@ class CallQueue implements Queue {
     return fits ? work : status.sglLength;
   }
 
-  async #counted(command: Command, work: (controller: Controller) => Promise<Buffer>): Promise<Buffer> {
+  async #counted(
+    commands: readonly Command[],
+    work: (controller: Controller) => Promise<Buffer>,
+  ): Promise<Buffer> {
     const controller = this.#controller;
     if (controller === undefined) throw queueEnded();
     // A host that has given up a call may use its place again before the device is done.
-    if (this.#open >= this.#entries) return answerOf(command, { status: status.notReady });
-    this.#open++;
+    if (this.#open + commands.length > this.#entries)
+      return Buffer.concat(commands.map((command) => answerOf(command, { status: status.notReady })));
+    this.#open += commands.length;
     try {
       return await work(controller);
     } finally {
-      this.#open--;
+      this.#open -= commands.length;
     }
   }
 
   /** Nothing begins when the queue has ended. */
-  async #run(controller: Controller, work: () => Promise<Completion>): Promise<Completion> {
+  async #run<T>(controller: Controller, work: () => Promise<T>, broken: T): Promise<T> {
     if (!controller.checkAlive() || this.#isGone) throw queueEnded();
     this.#underWay++;
     try {
       return await work();
     } catch {
-      return { status: status.internal };
+      return broken;
     } finally {
       this.#underWay--;
       if (this.#isGone && this.#underWay === 0) this.#settle();
     }
   }
 }
+
+/** Of a command that ended in an error of the program. */
+const broken: Completion = { status: status.internal };
 
 const queueEnded = () =>
   new RpcError({ code: "failed_precondition", message: "this queue has ended, or never was" });

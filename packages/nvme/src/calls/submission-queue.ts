@@ -6,7 +6,7 @@ import {
   QueueLostError,
   type SubmissionQueue,
 } from "../host/submission-queue.ts";
-import { sgl } from "../nvme/command.ts";
+import { sgl, sqeBytes } from "../nvme/command.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 
 /** The longest data that a message of each transport has beside the capsule. Of others, devices: 12 KiB. */
@@ -74,8 +74,8 @@ export class CallSubmissionQueue implements SubmissionQueue {
     signal?.throwIfAborted();
     if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
     if (this.#key === undefined) return this.#open(command);
-    const taken = this.#ids.take(signal);
-    const id = typeof taken === "number" ? taken : await taken;
+    const taken = command.second === undefined ? this.#ids.take(signal) : this.#ids.takeTwo(signal);
+    const ids = typeof taken === "number" ? taken : await taken;
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
@@ -89,7 +89,8 @@ export class CallSubmissionQueue implements SubmissionQueue {
       throw new QueueLostError(error.notExecuted !== true, this.#reason ?? error);
     } finally {
       this.#calls--;
-      this.#ids.giveBack(id);
+      if (typeof ids === "number") this.#ids.giveBack(ids);
+      else for (const id of ids) this.#ids.giveBack(id);
     }
   }
 
@@ -140,15 +141,20 @@ export class CallSubmissionQueue implements SubmissionQueue {
   }
 
   async #call(command: HostCommand, options: { signal?: AbortSignal; timeoutMs: number }): Promise<Answer> {
-    const { fromHost, toHost } = command;
+    const { fromHost, toHost, second } = command;
     const key = this.#key as bigint;
+    if (second !== undefined) return this.#fused(key, [command, second], options);
     if (fromHost !== undefined && fromHost.length > this.#dataBytes)
-      return this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
-        this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
+      return parseAnswer(
+        await this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
+          this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
+        ),
       );
     if (toHost !== undefined && toHost.length > this.#dataBytes)
-      return this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
-        this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
+      return parseAnswer(
+        await this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
+          this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
+        ),
       );
     const bytes = bufferOf(await this.#client.submit(capsuleOf(key, command, true), options));
     const answer = parseAnswer(bytes);
@@ -160,13 +166,30 @@ export class CallSubmissionQueue implements SubmissionQueue {
     return answer;
   }
 
+  /** The data of both commands go in one piece. */
+  async #fused(
+    key: bigint,
+    commands: readonly HostCommand[],
+    options: { signal?: AbortSignal; timeoutMs: number },
+  ): Promise<Answer> {
+    const data = Buffer.concat(commands.map(({ fromHost }) => fromHost ?? Buffer.alloc(0)));
+    const isInCapsule = data.length + sqeBytes <= this.#dataBytes;
+    const capsule = fusedCapsuleOf(key, commands, isInCapsule ? data : undefined);
+    const answers = isInCapsule
+      ? bufferOf(await this.#client.fuse(capsule, options))
+      : await this.#lent(this.#engine.expose(data, { access: "read" }), (memory) =>
+          this.#client.gatherFused({ capsule, memory }, options),
+        );
+    return { ...parseAnswer(answers), second: parseAnswer(answers.subarray(dataAt.answer)) };
+  }
+
   /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
   async #lent<A extends "read" | "write">(
     region: Region<A>,
     call: (region: Region<A>) => Promise<Uint8Array>,
-  ): Promise<Answer> {
+  ): Promise<Buffer> {
     try {
-      return parseAnswer(bufferOf(await call(region)));
+      return bufferOf(await call(region));
     } catch (error) {
       await region.revoke();
       throw error;
@@ -185,6 +208,21 @@ function capsuleOf(key: bigint, { entry, fromHost, toHost }: HostCommand, isInCa
   capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
   if (data !== undefined) capsule.set(data, dataAt.capsule);
   return capsule;
+}
+
+/** The entries of two commands, and the data of both. */
+function fusedCapsuleOf(key: bigint, commands: readonly HostCommand[], data: Buffer | undefined): Buffer {
+  const head = Buffer.alloc(dataAt.fused);
+  head.writeBigUInt64LE(key, 0);
+  for (const [index, { entry, fromHost }] of commands.entries()) {
+    const at = keyBytes + index * sqeBytes;
+    const bytes = fromHost?.length ?? 0;
+    entry.copy(head, at);
+    if (data !== undefined) head.writeBigUInt64LE(BigInt(index * bytes), at + 24);
+    head.writeUInt32LE(bytes, at + 32);
+    head.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, at + 39);
+  }
+  return data === undefined ? head : Buffer.concat([head, data]);
 }
 
 function parseAnswer(answer: Buffer): Answer {

@@ -1,3 +1,5 @@
+import { Changes } from "./changes.ts";
+
 /** Why a block device did not do what it was asked. */
 export type BlockDeviceErrorCode =
   /** The blocks lie beyond the end of the device. */
@@ -12,6 +14,8 @@ export type BlockDeviceErrorCode =
   | "power_lost"
   /** What the device keeps its blocks in is full. */
   | "no_space"
+  /** The device does not have the operation. */
+  | "unsupported"
   /** The system reported an error, which is `cause`. */
   | "io";
 
@@ -76,6 +80,16 @@ export interface BlockDevice extends AsyncDisposable {
   writeZeroes(offset: number, bytes: number, options?: WriteZeroesOptions): Promise<void>;
   /** Whether the device holds these bytes from `offset` on. */
   compare(offset: number, data: Uint8Array): Promise<boolean>;
+  /**
+   * Writes bytes from `offset` on where the device holds others of the same length, `expected`. Resolves with false where
+   * it does not. No other change of these blocks comes between.
+   */
+  compareAndWrite(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    options?: WriteOptions,
+  ): Promise<boolean>;
   /** Which blocks take space. Neighbours differ in kind, and the lengths sum up to `bytes`. */
   extents(offset: number, bytes: number): Promise<readonly Extent[]>;
   /** Waits for the operations under way and gives up what the device holds. A second call waits for the first. */
@@ -92,8 +106,8 @@ interface Abortable {
   readonly signal?: AbortSignal;
 }
 
-/** What an operation on blocks does with them. */
-type Access = "read" | "write";
+/** What an operation on blocks does with them. `exclusive`: a write that no other write of these blocks is beside. */
+type Access = "read" | "write" | "exclusive";
 
 /**
  * The checks, counts and ends of a device. A subclass moves the bytes: its operations get ranges that are aligned and
@@ -106,6 +120,7 @@ export abstract class CheckedDevice implements BlockDevice {
   abstract readonly trimsToZero: boolean;
   /** What the device is called in errors. */
   readonly #label: string;
+  readonly #changes = new Changes();
   #underWay = 0;
   #whenIdle: (() => void) | undefined;
   #closed: Promise<void> | undefined;
@@ -158,6 +173,22 @@ export abstract class CheckedDevice implements BlockDevice {
     return this.#run("read", "compare", offset, data.length, () => this.compareBlocks(offset, data));
   }
 
+  async compareAndWrite(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    { fua = false, signal }: WriteOptions & Abortable = {},
+  ): Promise<boolean> {
+    if (expected.length !== data.length)
+      throw new BlockDeviceError(
+        "out_of_range",
+        `${this.#label}: compareAndWrite: expected must be as long as data, ${data.length} bytes, it is ${expected.length}`,
+      );
+    return this.#run("exclusive", "compareAndWrite", offset, data.length, () =>
+      this.compareAndWriteBlocks(offset, expected, data, fua, signal),
+    );
+  }
+
   extents(offset: number, bytes: number): Promise<readonly Extent[]> {
     return this.#run("read", "extents", offset, bytes, async () => this.extentsOf(offset, bytes));
   }
@@ -203,6 +234,19 @@ export abstract class CheckedDevice implements BlockDevice {
     return true;
   }
 
+  /** For a device whose changes all come through this object: they wait. */
+  protected async compareAndWriteBlocks(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    fua: boolean,
+    _signal?: AbortSignal,
+  ): Promise<boolean> {
+    if (!(await this.compareBlocks(offset, expected))) return false;
+    await this.writeBlocks(offset, data, fua);
+    return true;
+  }
+
   /** All of it is data, for a device that does not know better. */
   protected extentsOf(_offset: number, bytes: number): readonly Extent[] | Promise<readonly Extent[]> {
     return bytes === 0 ? [] : [{ bytes, kind: "data" }];
@@ -219,9 +263,12 @@ export abstract class CheckedDevice implements BlockDevice {
   ): Promise<T> {
     this.#check(access, operation, offset, bytes);
     this.#underWay++;
+    const change = access === "read" ? undefined : this.#changes.begin(offset, bytes, access === "exclusive");
     try {
+      if (change?.turn !== undefined) await change.turn;
       return await work();
     } finally {
+      if (change !== undefined) this.#changes.end(change);
       this.#underWay--;
       if (this.#underWay === 0) this.#whenIdle?.();
     }
@@ -230,7 +277,7 @@ export abstract class CheckedDevice implements BlockDevice {
   #check(access: Access, operation: string, offset: number, bytes: number): void {
     const where = `${this.#label}: ${operation}`;
     if (this.#closed !== undefined) throw new BlockDeviceError("closed", `${where}: the device is closed`);
-    if (access === "write" && this.isReadOnly)
+    if (access !== "read" && this.isReadOnly)
       throw new BlockDeviceError("read_only", `${where}: the device is read-only`);
     for (const [name, value] of [
       ["offset", offset],

@@ -95,6 +95,40 @@ describe.each(kinds)("a device on %s", (_, open) => {
     for (const [index, block] of blocks.entries()) expect(read[index]?.equals(block)).toBe(true);
   });
 
+  it("writes what depends on a comparison, and no other change of the blocks comes between", async () => {
+    await using device = await open();
+    await device.write(4096, stamped(8192, 1));
+    expect(await device.compareAndWrite(4096, stamped(8192, 2), stamped(8192, 3))).toBe(false);
+    expect(await device.compareAndWrite(4096, stamped(8192, 1), stamped(8192, 3), { fua: true })).toBe(true);
+    expect((await readAt(device, 4096, 8192)).equals(stamped(8192, 3))).toBe(true);
+    // Each adds one to what it has read, until nobody was faster. Half of them have two blocks.
+    await device.writeZeroes(65_536, 8192);
+    const add = async (length: number) => {
+      for (;;) {
+        const before = await readAt(device, 65_536, length);
+        const after = Buffer.from(before);
+        after.writeUInt32LE(before.readUInt32LE(0) + 1, 0);
+        if (await device.compareAndWrite(65_536, before, after)) return;
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, (_, index) => add(index % 2 === 0 ? 4096 : 8192)));
+    expect((await readAt(device, 65_536, 4096)).readUInt32LE(0)).toBe(16);
+    // Of a write at the same time either the comparison fails, or it comes afterwards.
+    for (let round = 0; round < 32; round++) {
+      await device.write(0, stamped(4096, 1));
+      const [isWritten] = await Promise.all([
+        device.compareAndWrite(0, stamped(4096, 1), stamped(4096, 2)),
+        device.write(0, stamped(4096, 3)),
+        device.write(4096, stamped(4096, 4)),
+      ]);
+      expect([isWritten, (await readAt(device, 0, 4096)).equals(stamped(4096, 3))]).toEqual([true, true]);
+    }
+    await expect(device.compareAndWrite(0, Buffer.alloc(4096), Buffer.alloc(8192))).rejects.toMatchObject({
+      code: "out_of_range",
+      message: expect.stringMatching(/expected must be as long as data, 8192 bytes, it is 4096$/),
+    });
+  });
+
   it("refuses ranges that do not fit, naming field and limit", async () => {
     await using device = await open();
     const block = Buffer.alloc(4096);

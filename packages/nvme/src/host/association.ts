@@ -41,6 +41,8 @@ export interface Abilities {
   readonly compare: boolean;
   readonly trim: boolean;
   readonly writeZeroes: boolean;
+  /** How many blocks one compare-and-write may have; 0 where there is none. */
+  readonly fusedBlocks: number;
 }
 
 const adminEntries = 32;
@@ -64,7 +66,7 @@ export class Association {
   #reason: Error | undefined;
   #markLost: (reason: Error) => void = () => {};
   #maxTransferBytes = longestTransferBytes;
-  #abilities: Abilities = { compare: false, trim: false, writeZeroes: false };
+  #abilities: Abilities = { compare: false, trim: false, writeZeroes: false, fusedBlocks: 0 };
   #namespaces: readonly NamespaceFacts[] = [];
 
   private constructor(adminQueue: SubmissionQueue, options: AssociationOptions) {
@@ -172,10 +174,14 @@ export class Association {
     if (keepAliveMs > 0) this.#keepAlive = setInterval(() => this.#beat(), keepAliveMs / 2);
     if (queues === 0) return;
     const optional = controller.readUInt16LE(520);
+    const entries = Math.min(queueDepth, Number(capabilities & 0xffffn)) + 1;
     this.#abilities = {
       compare: (optional & 1) !== 0,
       trim: (optional & 4) !== 0,
       writeZeroes: (optional & 8) !== 0,
+      // It takes two places of a queue at once.
+      fusedBlocks:
+        (controller.readUInt16LE(522) & 1) !== 0 && entries > 2 ? controller.readUInt16LE(532) + 1 : 0,
     };
     if (controller.readUInt16LE(1800) !== 0)
       throw new Error("the controller wants an offset in its capsules");
@@ -184,7 +190,6 @@ export class Association {
       entry: newEntry(admin.setFeatures, 0, [7, (queues - 1) * 65_537]),
     });
     const count = Math.min(queues, Number(granted & 0xffffn) + 1);
-    const entries = Math.min(queueDepth, Number(capabilities & 0xffffn)) + 1;
     for (let queueId = 1; queueId <= count; queueId++) {
       const queue = await openQueue(entries);
       this.#queues.push(queue);

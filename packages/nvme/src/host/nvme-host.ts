@@ -21,7 +21,7 @@ import { discoveryNqn } from "../nvme/command.ts";
 import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
 import { Association, type OpenQueue } from "./association.ts";
 import { type DiscoveredSubsystem, readDiscoveryLog } from "./discovery.ts";
-import { HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
+import { type Effect, HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
 import { type Answer, type HostCommand, QueueLostError } from "./submission-queue.ts";
 
 /** An address of NVMe/TCP. */
@@ -173,7 +173,7 @@ interface Doubt {
  * under way in a target that the host has lost. They are repeated with the same data in the same place, before their
  * promise resolves, and only when the target cannot do the first one afterwards: it has admitted this host on that path
  * again, for which it ends what was there before; or twice the keep-alive time has gone, after which it has ended the
- * silent host. With `keepAliveMs: 0` only the first counts.
+ * silent host. With `keepAliveMs: 0` only the first counts. A compare-and-write that was sent is never repeated.
  */
 export class NvmeHost implements AsyncDisposable {
   readonly #resolved: ReturnType<typeof resolveHost>;
@@ -370,7 +370,7 @@ export class NvmeHost implements AsyncDisposable {
 
   async #execute(
     command: HostCommand,
-    { isChange, signal }: { readonly isChange: boolean; readonly signal: AbortSignal | undefined },
+    { effect, signal }: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
   ): Promise<Answer> {
     const { keepAliveMs } = this.#resolved;
     const doubts: Doubt[] = [];
@@ -383,7 +383,9 @@ export class NvmeHost implements AsyncDisposable {
         answer = await path.association.submit(command, signal);
       } catch (error) {
         if (!(error instanceof QueueLostError)) throw error;
-        if (isChange && error.wasSent) {
+        if (effect === "unique" && error.wasSent)
+          throw new BlockDeviceError("io", `${error.message}; the target may have done it`, error);
+        if (effect === "same" && error.wasSent) {
           const silenceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : 2 * keepAliveMs;
           doubts.push({ path, connects, untilMs: performance.now() + silenceMs });
         }

@@ -4,7 +4,7 @@ import {
   CheckedDevice,
   type WriteOptions,
 } from "../device/block-device.ts";
-import { io, newEntry } from "../nvme/command.ts";
+import { fuse, io, newEntry } from "../nvme/command.ts";
 import { status } from "../nvme/status.ts";
 import type { Abilities, NamespaceFacts } from "./association.ts";
 import type { Answer, HostCommand } from "./submission-queue.ts";
@@ -26,12 +26,30 @@ export interface NvmeNamespace extends BlockDevice {
   readonly id: string;
   read(offset: number, into: Uint8Array, options?: NvmeOperationOptions): Promise<void>;
   write(offset: number, data: Uint8Array, options?: WriteOptions & NvmeOperationOptions): Promise<void>;
+  /**
+   * As that of every device, and no write of another host comes between: the target does both at once. It is not
+   * repeated when its path is lost after it was sent. Then it rejects with `io`, and the target may have done it.
+   *
+   * A target may not have it (`unsupported`), or take fewer blocks (`out_of_range`). It takes two places of a queue.
+   */
+  compareAndWrite(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    options?: WriteOptions & NvmeOperationOptions,
+  ): Promise<boolean>;
 }
+
+/**
+ * What a command that was sent and has no answer may have done, and so when it is sent again. `none`: nothing, at once.
+ * `same`: what its repetition does as well, when the first cannot come any more. `unique`: never.
+ */
+export type Effect = "none" | "same" | "unique";
 
 /** Does a command on whatever path there is, again where that is safe. */
 export type Execute = (
   command: HostCommand,
-  options: { readonly isChange: boolean; readonly signal: AbortSignal | undefined },
+  options: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
 ) => Promise<Answer>;
 
 const fuaBit = 1 << 14;
@@ -76,7 +94,7 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   }
 
   protected override async flushBlocks(): Promise<void> {
-    await this.#done("flush", { entry: newEntry(io.flush, this.nsid) }, false);
+    await this.#done("flush", { entry: newEntry(io.flush, this.nsid) }, "none");
   }
 
   protected override async trimBlocks(offset: number, bytes: number): Promise<void> {
@@ -89,7 +107,7 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
       await this.#done(
         "trim",
         { entry: newEntry(io.datasetManagement, this.nsid, [0, 4]), fromHost: range },
-        true,
+        "same",
       );
     }
   }
@@ -115,6 +133,39 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
       isEqual &&= same;
     });
     return isEqual;
+  }
+
+  protected override async compareAndWriteBlocks(
+    offset: number,
+    expected: Uint8Array,
+    data: Uint8Array,
+    fua: boolean,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
+    const where = `namespace ${this.nsid}: compareAndWrite`;
+    const longest = this.#abilities.fusedBlocks * this.blockBytes;
+    if (longest === 0)
+      throw new BlockDeviceError("unsupported", `${where}: the target does not have it for this queue`);
+    if (data.length > longest)
+      throw new BlockDeviceError(
+        "out_of_range",
+        `${where}: the target takes at most ${longest} bytes, these are ${data.length}`,
+      );
+    if (data.length === 0) return true;
+    const half = (opcode: number, place: number, control: number, fromHost: Uint8Array): HostCommand => {
+      const entry = newEntry(opcode, this.nsid, this.#rangeWords(offset, data.length, control));
+      entry.writeUInt8(entry.readUInt8(1) | place, 1);
+      return { entry, fromHost };
+    };
+    const command = {
+      ...half(io.compare, fuse.first, 0, expected),
+      second: half(io.write, fuse.second, fua ? fuaBit : 0, data),
+    };
+    const { status: compared, second } = await this.#execute(command, { effect: "unique", signal });
+    if (compared === status.compareFailure.code) return false;
+    const outcome = compared === 0 ? second?.status : compared;
+    if (outcome !== 0) throw deviceError(where, outcome ?? status.internal.code);
+    return true;
   }
 
   /** Does all parts at the same time, and is done with the buffer when all have ended. */
@@ -151,20 +202,25 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
       readonly signal?: AbortSignal | undefined;
     },
   ): Promise<boolean> {
+    const words = this.#rangeWords(offset, bytes, control);
+    const effect = opcode === io.write || opcode === io.writeZeroes ? "same" : "none";
+    return this.#done(operation, { entry: newEntry(opcode, this.nsid, words), ...data }, effect, signal);
+  }
+
+  /** CDW10 to CDW12 of a command with a range. */
+  #rangeWords(offset: number, bytes: number, control: number): readonly number[] {
     const first = offset / this.blockBytes;
     const count = bytes / this.blockBytes - 1;
-    const words = [first % 2 ** 32, Math.floor(first / 2 ** 32), count + control * 65_536];
-    const isChange = opcode === io.write || opcode === io.writeZeroes;
-    return this.#done(operation, { entry: newEntry(opcode, this.nsid, words), ...data }, isChange, signal);
+    return [first % 2 ** 32, Math.floor(first / 2 ** 32), count + control * 65_536];
   }
 
   async #done(
     operation: string,
     command: HostCommand,
-    isChange: boolean,
+    effect: Effect,
     signal?: AbortSignal,
   ): Promise<boolean> {
-    const { status: outcome } = await this.#execute(command, { isChange, signal });
+    const { status: outcome } = await this.#execute(command, { effect, signal });
     if (outcome === 0) return true;
     if (outcome === status.compareFailure.code && operation === "compare") return false;
     throw deviceError(`namespace ${this.nsid}: ${operation}`, outcome);

@@ -6,6 +6,8 @@ export interface HostCommand {
   readonly fromHost?: Uint8Array;
   /** Where the controller's data go: they fill it. */
   readonly toHost?: Uint8Array;
+  /** The second command of a fused operation, which is sent right behind this one. It has data of the same length. */
+  readonly second?: HostCommand;
 }
 
 /** What a controller answers. */
@@ -15,6 +17,8 @@ export interface Answer {
   readonly doNotRetry: boolean;
   /** The command's own result. */
   readonly result: bigint;
+  /** What it answers to the second command of a fused operation. */
+  readonly second?: Answer;
 }
 
 /** The host's side of a queue. */
@@ -55,6 +59,9 @@ export class CommandIds {
     readonly resolve: (id: number) => void;
     readonly reject: (error: unknown) => void;
   }>();
+  /** Who takes two. */
+  #pairs: Promise<unknown> = Promise.resolve();
+  #failure: Error | undefined;
 
   constructor(count: number) {
     this.#free = Array.from({ length: count }, (_, index) => count - 1 - index);
@@ -68,6 +75,7 @@ export class CommandIds {
   take(signal?: AbortSignal): number | Promise<number> {
     const id = this.#waiting.size === 0 ? this.#free.pop() : undefined;
     if (id !== undefined) return id;
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
     return new Promise((resolve, reject) => {
       const release = () => {
         this.#waiting.delete(waiting);
@@ -89,14 +97,30 @@ export class CommandIds {
     });
   }
 
+  /** Two identifiers, of at least two. Takers of two come one by one: if each held one, they would wait for ever. */
+  takeTwo(signal?: AbortSignal): Promise<readonly [number, number]> {
+    const pair = this.#pairs.then(async () => {
+      const first = await this.take(signal);
+      try {
+        return [first, await this.take(signal)] as const;
+      } catch (error) {
+        this.giveBack(first);
+        throw error;
+      }
+    });
+    this.#pairs = pair.catch(() => {});
+    return pair;
+  }
+
   giveBack(id: number): void {
     const [next] = this.#waiting;
     if (next === undefined) this.#free.push(id);
     else next.resolve(id);
   }
 
-  /** Ends those who wait. */
+  /** Ends those who wait, and those who would. */
   fail(error: Error): void {
+    this.#failure = error;
     for (const waiting of [...this.#waiting]) waiting.reject(error);
   }
 }

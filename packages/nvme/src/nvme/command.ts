@@ -24,6 +24,9 @@ export const io = {
   datasetManagement: 0x09,
 } as const;
 
+/** FUSE: a command's place in a fused operation. */
+export const fuse = { none: 0, first: 1, second: 2 } as const;
+
 export const fabricsOpcode = 0x7f;
 
 /** Types of fabrics commands. */
@@ -82,6 +85,9 @@ export function newEntry(opcode: number, nsid: number, words: readonly number[] 
 /** The host sends data with it. Bits 0 and 1 of an opcode say which way data go. */
 export const isFromHost = ({ opcode, fabricsType }: Command): boolean =>
   ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 1;
+
+/** Its place in a fused operation; 3 is none. */
+export const fuseOf = ({ flags }: Command): number => flags & 3;
 
 /** The host gets data for it. */
 export const isToHost = ({ opcode, fabricsType }: Command): boolean =>

@@ -6,6 +6,8 @@ export const pageBytes = 4096;
 /** The longest transfer of one command: 4096 bytes times two to the power of MDTS. */
 export const maxTransferShift = 8;
 export const maxTransferBytes = pageBytes << maxTransferShift;
+/** The longest data of a compare-and-write, each of both: a queue takes them at the same time. */
+export const maxFusedBytes = maxTransferBytes / 2;
 /** Data that a command of an I/O queue carries in its capsule. */
 export const ioInCapsuleBytes = 16_384;
 /** Data that a command of an admin queue, and Connect, may carry in its capsule. */
@@ -51,6 +53,12 @@ export function identifyController(subsystem: SubsystemFacts, controllerId: numb
   data.writeUInt16LE(maxQueueEntries, 514);
   data.writeUInt32LE(Math.max(0, ...subsystem.namespaces.keys()), 516);
   data.writeUInt16LE(1 | 4 | 8, 520); // compare, DSM, write zeroes
+  const longestBlock = Math.max(
+    512,
+    ...[...subsystem.namespaces.values()].map(({ device }) => device.blockBytes),
+  );
+  data.writeUInt16LE(1, 522); // FUSES: compare and write
+  data.writeUInt16LE(maxFusedBytes / longestBlock - 1, 532); // ACWU: of so many blocks
   data.writeUInt8(1, 525); // a volatile cache
   data.writeUInt32LE(1 | (1 << 20), 536); // SGLs, and an offset in the capsule
   data.write(subsystem.nqn, 768, 255, "utf8");

@@ -1,6 +1,6 @@
 import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
 import { type Command, io } from "./command.ts";
-import { maxTransferBytes } from "./identify.ts";
+import { maxFusedBytes, maxTransferBytes } from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 const fuaBit = 1 << 14;
@@ -12,6 +12,14 @@ export interface IoWork {
   readonly bytes: number;
   /** Does it with the data that the host has sent. A read fills a buffer of its length, or makes one. */
   run(data: Buffer): Promise<Completion>;
+}
+
+/** Two fused commands whose range lies within the device. */
+export interface FusedWork {
+  /** How many bytes the host sends for each. */
+  readonly bytes: number;
+  /** Does both, with the data of both. Gives a completion for each. */
+  run(first: Buffer, second: Buffer): Promise<readonly [Completion, Completion]>;
 }
 
 /** Checks a command of an I/O queue. Gives the status that it deserves, or the work. */
@@ -61,6 +69,37 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
       const data = into.length === bytes ? into : Buffer.allocUnsafe(bytes);
       const completion = await done(() => device.read(offset, data), status.readError);
       return completion.status === status.success ? { ...completion, data } : completion;
+    },
+  };
+}
+
+/** Checks a fused operation. The one that there is: compare and write, of the same blocks. */
+export function fusedWork(
+  first: Command,
+  second: Command,
+  device: BlockDevice,
+): FusedWork | readonly [Status, Status] {
+  const [slba, nlb] = [first.entry.readBigUInt64LE(40), first.entry.readUInt16LE(48)];
+  const isKnown = first.opcode === io.compare && second.opcode === io.write && first.nsid === second.nsid;
+  if (!isKnown || second.entry.readBigUInt64LE(40) !== slba || second.entry.readUInt16LE(48) !== nlb)
+    return [status.invalidField, status.invalidField];
+  const range = rangeOf(device, slba, nlb + 1);
+  if (range === undefined) return [status.lbaRange, status.fusedFailed];
+  if (device.isReadOnly) return [status.fusedFailed, status.readOnly];
+  const { offset, bytes } = range;
+  if (bytes > maxFusedBytes) return [status.invalidField, status.invalidField];
+  const fua = (second.entry.readUInt16LE(50) & fuaBit) !== 0;
+  return {
+    bytes,
+    run: async (expected, data) => {
+      let isEqual = true;
+      // An error may come from either half. That of the write is the one after which blocks may have changed.
+      const written = await done(async () => {
+        isEqual = await device.compareAndWrite(offset, expected, data, { fua });
+      }, status.writeFault);
+      return isEqual
+        ? [{ status: status.success }, written]
+        : [{ status: status.compareFailure }, { status: status.fusedFailed }];
     },
   };
 }

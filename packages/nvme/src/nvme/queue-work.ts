@@ -1,13 +1,16 @@
-import { type Command, fabrics, fabricsOpcode } from "./command.ts";
+import { type Command, fabrics, fabricsOpcode, fuse, fuseOf } from "./command.ts";
 import type { Controller } from "./controller.ts";
 import { maxTransferBytes } from "./identify.ts";
-import { type IoWork, ioWork } from "./io-command.ts";
-import { type Status, status } from "./status.ts";
+import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
+import { type Completion, type Status, status } from "./status.ts";
 
 /** What a command of a queue asks for, whatever transport it came by: the work, or the status that it deserves. */
 export function workOf(controller: Controller, queueId: number, command: Command): IoWork | Status {
   const { opcode, fabricsType, flags, nsid } = command;
-  if (flags >>> 6 !== 1 || (flags & 3) !== 0) return status.invalidField;
+  const part = fuseOf(command);
+  if (flags >>> 6 !== 1) return status.invalidField;
+  // One whose other half is there is not asked for alone.
+  if (part !== fuse.none) return isFusable(queueId, part) ? status.fusedMissing : status.invalidField;
   if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || queueId !== 0)) return status.sequence;
   if (queueId === 0) {
     const bytes = controller.bytesOf(command);
@@ -17,3 +20,35 @@ export function workOf(controller: Controller, queueId: number, command: Command
   const namespace = controller.subsystem.namespaces.get(nsid);
   return namespace === undefined ? status.invalidNamespace : ioWork(command, namespace.device);
 }
+
+/** What two commands that came one behind the other ask for, or the statuses that they deserve. */
+export function fusedWorkOf(
+  controller: Controller,
+  queueId: number,
+  first: Command,
+  second: Command,
+): FusedWork | readonly [Status, Status] {
+  if (queueId === 0) return [status.invalidField, status.invalidField];
+  if (fuseOf(first) !== fuse.first || fuseOf(second) !== fuse.second)
+    return [status.fusedMissing, status.fusedMissing];
+  if (first.flags >>> 6 !== 1) return [status.invalidField, status.fusedFailed];
+  if (second.flags >>> 6 !== 1) return [status.fusedFailed, status.invalidField];
+  if (!controller.isReady) return [status.sequence, status.fusedFailed];
+  const namespace = controller.subsystem.namespaces.get(first.nsid);
+  if (namespace === undefined) return [status.invalidNamespace, status.fusedFailed];
+  return fusedWork(first, second, namespace.device);
+}
+
+/** The completions of two fused commands of which one or both are at fault. */
+export const fusedFaults = ([first, second]: readonly (Status | undefined)[]): readonly [
+  Completion,
+  Completion,
+] => [{ status: first ?? status.fusedFailed }, { status: second ?? status.fusedFailed }];
+
+/** A fused operation that ended in an error of the program: the write may have been done in part. */
+export const fusedBroken: readonly [Completion, Completion] = [
+  { status: status.success },
+  { status: status.internal },
+];
+
+const isFusable = (queueId: number, part: number): boolean => queueId !== 0 && part !== 3;

@@ -14,6 +14,10 @@ export const status = {
   idConflict: final(0x03),
   internal: transient(0x06),
   abortRequested: transient(0x07),
+  /** The other command of a fused operation failed. */
+  fusedFailed: transient(0x09),
+  /** A command of a fused operation came without the other. */
+  fusedMissing: final(0x0a),
   invalidNamespace: final(0x0b),
   sequence: final(0x0c),
   sglLength: final(0x0f),

@@ -209,6 +209,37 @@ it("targets of one subsystem give their controllers different numbers, as hosts 
   expect(numbers.size).toBeGreaterThan(1);
 });
 
+it("admits a host again only when the devices have finished what it had under way", async () => {
+  const device = memoryDevice({ bytes });
+  const write = device.write.bind(device);
+  let finish = () => {};
+  const held = new Promise<void>((resolve) => (finish = resolve));
+  const spy = vi.spyOn(device, "write").mockImplementationOnce(async (...args) => {
+    await held;
+    await write(...args);
+  });
+  const { port, target } = await serve(device);
+  const { control, queue } = await associate(port);
+  const words = blocksOf(0, 1);
+  const first = { opcode: io.write, nsid: 1, id: 1, words, bytes: 4096, sglKind: sgl.inCapsule };
+  queue.sendCommand(first, stamped(4096, 1));
+  await expect.poll(() => spy.mock.calls.length).toBe(1);
+  control.socket.destroy();
+  await queue.ended();
+  const again = await HostQueue.open(port);
+  await again.greet();
+  const admitted = again.connect();
+  let isAdmitted = false;
+  void admitted.then(() => (isAdmitted = true));
+  // Another host is not kept waiting, so the answer of this one would be there, too.
+  await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
+  const [wasAdmitted, { controllers }] = [isAdmitted, target.stats()];
+  finish();
+  expect([wasAdmitted, controllers]).toEqual([false, 2]);
+  expect((await admitted).status).toBe(0);
+  expect(await device.compare(0, stamped(4096, 1))).toBe(true);
+});
+
 describe("Connect is refused", () => {
   it.each<[string, Partial<ConnectFields>, number, bigint]>([
     ["for an unknown subsystem", { nqn: `${nqn}x` }, 0x182, 256n | 65_536n],
@@ -266,7 +297,8 @@ describe("a command that is wrong gets its status, and the next is served", () =
     ["a capsule that is too short", write, 0x0f, Buffer.alloc(2048)],
     ["an offset in the capsule", { ...write, sglOffset: 4 }, 0x16, Buffer.alloc(4096)],
     ["PRPs instead of SGLs", { ...read, flags: 0 }, 0x02],
-    ["a fused command", { ...read, flags: 0x41 }, 0x02],
+    ["a second fused command without the first", { ...write, flags: 0x42 }, 0x0a, Buffer.alloc(4096)],
+    ["a place in a fused operation that there is not", { ...read, flags: 0x43 }, 0x02],
     ["fabrics commands on an I/O queue", { opcode: fabricsOpcode, nsid: 4 }, 0x0c],
     ["too few ranges", { opcode: 9, nsid: 1, words: [1, 4], bytes: 16, sglKind: 1 }, 0x0f, Buffer.alloc(16)],
   ])("%s", async (_, fields, status, inCapsule) => {

@@ -4,6 +4,8 @@ import {
   type Command,
   fabrics,
   fabricsOpcode,
+  fuse,
+  fuseOf,
   isFromHost,
   isToHost,
   parseCommand,
@@ -11,7 +13,7 @@ import {
 } from "../nvme/command.ts";
 import type { Connected, Controller, Queue } from "../nvme/controller.ts";
 import { adminInCapsuleBytes, ioInCapsuleBytes, maxTransferBytes } from "../nvme/identify.ts";
-import { workOf } from "../nvme/queue-work.ts";
+import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
@@ -42,6 +44,14 @@ interface Transfer {
   readonly complete: (data: Buffer | undefined) => void;
 }
 
+/** A command with the data of its capsule. */
+interface Arrived {
+  readonly command: Command;
+  readonly inCapsule: Buffer;
+  /** The digest of the data is right. */
+  readonly isWhole: boolean;
+}
+
 /** One queue of a controller: a connection of NVMe/TCP, the target's side. */
 export class TcpQueue implements Connection, Queue {
   readonly settled: Promise<void>;
@@ -52,6 +62,8 @@ export class TcpQueue implements Connection, Queue {
   readonly #memory: Credit;
   readonly #inFlight = new Set<number>();
   readonly #transfers = new Map<number, Transfer>();
+  /** The first command of a fused operation, until the next command comes. */
+  #first: Arrived | undefined;
   #digests: Digests = { header: false, data: false };
   #controller: Controller | undefined;
   #queueId = 0;
@@ -164,16 +176,46 @@ export class TcpQueue implements Connection, Queue {
     if (this.#inFlight.size >= this.#entries) throw new FatalError(fatal.sequence, 0, header);
     this.#head = (this.#head + 1) % Math.max(this.#entries, 2);
     if (this.#controller === undefined) return this.#takeConnect(command, data, isWhole, admitted);
-    if (this.#inFlight.has(command.id)) {
+    this.#take(this.#controller, { command, inCapsule: data, isWhole });
+    return true;
+  }
+
+  #take(controller: Controller, arrived: Arrived): void {
+    const { command } = arrived;
+    const first = this.#first;
+    this.#first = undefined;
+    const isConflict = this.#inFlight.has(command.id);
+    const isSecond = fuseOf(command) === fuse.second && !isConflict;
+    if (first !== undefined && !isSecond) this.#complete(first.command, { status: status.fusedMissing });
+    if (isConflict) {
       this.#respond(command, { status: status.idConflict });
-      return true;
+      return;
     }
     this.#inFlight.add(command.id);
-    void this.#execute(this.#controller, command, data, isWhole).then((completion) => {
-      this.#inFlight.delete(command.id);
-      if (completion !== undefined) this.#respond(command, completion);
-    });
-    return true;
+    this.#begin(controller, arrived, isSecond ? first : undefined);
+  }
+
+  /** Does a command, with the first one of its fused operation. Such a first one waits for the next command. */
+  #begin(controller: Controller, arrived: Arrived, first: Arrived | undefined): void {
+    if (first !== undefined) {
+      void this.#executeFused(controller, first, arrived).then((completions) => {
+        for (const [index, { command }] of [first, arrived].entries())
+          this.#complete(command, completions?.[index]);
+      });
+      return;
+    }
+    if (this.#queueId !== 0 && fuseOf(arrived.command) === fuse.first) {
+      this.#first = arrived;
+      return;
+    }
+    const { command } = arrived;
+    void this.#execute(controller, arrived).then((completion) => this.#complete(command, completion));
+  }
+
+  /** Answers, unless the queue has ended before there is an answer. */
+  #complete(command: Command, completion: Completion | undefined): void {
+    this.#inFlight.delete(command.id);
+    if (completion !== undefined) this.#respond(command, completion);
   }
 
   /** Checks the fields of the common header of a command or of data. Gives the length of the data. */
@@ -265,9 +307,7 @@ export class TcpQueue implements Connection, Queue {
   /** Undefined where the queue ends before there is an answer. */
   async #execute(
     controller: Controller,
-    command: Command,
-    inCapsule: Buffer,
-    isWhole: boolean,
+    { command, inCapsule, isWhole }: Arrived,
   ): Promise<Completion | undefined> {
     const work = workOf(controller, this.#queueId, command);
     if ("code" in work) return { status: work };
@@ -279,6 +319,7 @@ export class TcpQueue implements Connection, Queue {
       if (!isWhole) return { status: status.transport };
       if (command.sglKind === sgl.transport) {
         memoryBytes = work.bytes;
+        await this.#memory.take(memoryBytes);
         data = await this.#fetch(command, memoryBytes);
         if (data === damaged) {
           this.#memory.giveBack(memoryBytes);
@@ -292,17 +333,59 @@ export class TcpQueue implements Connection, Queue {
       memoryBytes = work.bytes;
       await this.#memory.take(memoryBytes);
     }
-    if (data === undefined || !controller.checkAlive() || this.#isGone) {
+    const given = data;
+    const completion =
+      given === undefined
+        ? undefined
+        : await this.#run(controller, () => work.run(given), { status: status.internal });
+    if (completion === undefined) {
       this.#memory.giveBack(memoryBytes);
       return undefined;
     }
-    this.#underWay++;
-    const completion = await work.run(data).catch(() => ({ status: status.internal }));
-    this.#underWay--;
-    if (this.#isGone && this.#underWay === 0) this.#settle();
     if ("data" in completion && completion.data !== undefined)
       this.#sendData(command, completion.data, () => this.#memory.giveBack(memoryBytes));
     else this.#memory.giveBack(memoryBytes);
+    return completion;
+  }
+
+  /** As `#execute`, for both commands. The memory of both is taken at once, so that no two operations share it. */
+  async #executeFused(
+    controller: Controller,
+    first: Arrived,
+    second: Arrived,
+  ): Promise<readonly [Completion, Completion] | undefined> {
+    const work = fusedWorkOf(controller, this.#queueId, first.command, second.command);
+    if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
+    const both = [first, second];
+    const faults = both.map(
+      ({ command, inCapsule, isWhole }) =>
+        this.#faultOfSgl(command, work.bytes, inCapsule.length) ?? (isWhole ? undefined : status.transport),
+    );
+    if (faults.some((fault) => fault !== undefined)) return fusedFaults(faults);
+    const asked = both.filter(({ command }) => command.sglKind === sgl.transport);
+    const memoryBytes = asked.length * work.bytes;
+    await this.#memory.take(memoryBytes);
+    try {
+      const data = await Promise.all(
+        both.map((one) => (asked.includes(one) ? this.#fetch(one.command, work.bytes) : one.inCapsule)),
+      );
+      if (data.includes(damaged))
+        return fusedFaults(data.map((one) => (one === damaged ? status.transport : undefined)));
+      const [expected, written] = data;
+      if (expected === undefined || written === undefined) return undefined;
+      return await this.#run(controller, () => work.run(expected, written), fusedBroken);
+    } finally {
+      this.#memory.giveBack(memoryBytes);
+    }
+  }
+
+  /** Lets the device work, unless the queue has ended. Undefined where it has. */
+  async #run<T>(controller: Controller, work: () => Promise<T>, failed: T): Promise<T | undefined> {
+    if (!controller.checkAlive() || this.#isGone) return undefined;
+    this.#underWay++;
+    const completion = await work().catch(() => failed);
+    this.#underWay--;
+    if (this.#isGone && this.#underWay === 0) this.#settle();
     return completion;
   }
 
@@ -317,7 +400,6 @@ export class TcpQueue implements Connection, Queue {
 
   /** Asks the host for data. Undefined where the queue ends before they came. */
   async #fetch(command: Command, bytes: number): Promise<Buffer | undefined> {
-    await this.#memory.take(bytes);
     if (this.#isGone) return undefined;
     while (this.#transfers.has(this.#nextTag)) this.#nextTag = (this.#nextTag + 1) & 0xffff;
     const tag = this.#nextTag;

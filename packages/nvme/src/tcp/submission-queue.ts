@@ -164,6 +164,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   async submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
     signal?.throwIfAborted();
     if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
+    if (command.second !== undefined) return this.#submitFused([command, command.second], signal);
     const taken = this.#ids.take(signal);
     const id = typeof taken === "number" ? taken : await taken;
     if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
@@ -176,6 +177,33 @@ export class TcpSubmissionQueue implements SubmissionQueue {
         this.#send(sent, command);
         signal?.addEventListener("abort", onAbort);
       });
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Sends two commands one behind the other. Ends when both have ended. */
+  async #submitFused(commands: readonly HostCommand[], signal: AbortSignal | undefined): Promise<Answer> {
+    const ids = await this.#ids.takeTwo(signal);
+    if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
+    const sent: Sent[] = [];
+    const answers = commands.map(
+      (command, index) =>
+        new Promise<Answer>((resolve, reject) => {
+          const one = new Sent(ids[index] as number, command, resolve, reject);
+          sent.push(one);
+          this.#sent.set(one.id, one);
+          this.#send(one, command);
+        }),
+    );
+    const onAbort = () => {
+      for (const one of sent) one.abandon(signal?.reason);
+    };
+    signal?.addEventListener("abort", onAbort);
+    try {
+      await Promise.allSettled(answers);
+      const [first, second] = await Promise.all(answers);
+      return { ...(first as Answer), second: second as Answer };
     } finally {
       signal?.removeEventListener("abort", onAbort);
     }
