@@ -115,10 +115,14 @@ describe.skipIf(!isGuest)("Linux as host of a disk whose power is cut", () => {
   it.each([
     ["null_blk of the kernel", nullBlk],
     ["a device that loses power", losing],
-  ])("loses no block that was flushed, on %s", async (_, newDisk) => {
-    await using powered = await newDisk();
-    expect(await cutUnderWriters(powered, currentOf(powered), cuts)).toEqual([]);
-  });
+  ])(
+    "loses no block that was flushed, on %s",
+    async (_, newDisk) => {
+      await using powered = await newDisk();
+      expect(await cutUnderWriters(powered, currentOf(powered), cuts)).toEqual([]);
+    },
+    600_000,
+  );
 
   it.each([
     ["null_blk of the kernel", nullBlk],

@@ -60,7 +60,7 @@ export async function connect(
     await run("nvme", "connect", ...addressOf(port), "-n", nqn, "--hostid", hostId, ...options);
   let disk = "";
   // The kernel looks for namespaces after the connection.
-  await expect.poll(() => (disk = diskOf(nqn) ?? "")).not.toBe("");
+  await expect.poll(() => (disk = diskOf(nqn) ?? ""), { timeout: 60_000 }).not.toBe("");
   const disconnect = async () => void (await run("nvme", "disconnect", "-n", nqn));
   return { disk, disconnect, [Symbol.asyncDispose]: disconnect };
 }
