@@ -1,5 +1,5 @@
 import { Engine } from "cinnabar";
-import { NvmeTarget, nullDevice, openFileDevice } from "cinnabar-nvme";
+import { memoryDevice, NvmeTarget, nullDevice, openFileDevice } from "cinnabar-nvme";
 import { loadContender } from "../contenders/index.ts";
 import type { Party } from "../suite/child.ts";
 import { type BlockSubject, diskBytes, nqn } from "./subjects.ts";
@@ -16,8 +16,13 @@ export async function open({ key, device }: BlockSubject, id: string, file: stri
     if (serving === undefined) throw new Error(`${key} has no server of its own`);
     return { address: async () => serving.address, close: () => serving.close() };
   }
+  const bytes = diskBytes;
   const disk =
-    device === "null" ? nullDevice({ bytes: diskBytes }) : await openFileDevice(file, { bytes: diskBytes });
+    device === "file"
+      ? await openFileDevice(file, { bytes })
+      : device === "memory"
+        ? memoryDevice({ bytes })
+        : nullDevice({ bytes });
   const subsystems = [{ nqn, namespaces: [disk], hosts: "any" as const }];
   if (key === "nvme-tcp") {
     const target = await NvmeTarget.listen({ subsystems, port: 0 });

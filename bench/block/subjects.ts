@@ -2,7 +2,7 @@
 export interface BlockSubject {
   readonly key: string;
   readonly title: string;
-  readonly device: "null" | "file" | "echo";
+  readonly device: "null" | "memory" | "file" | "echo";
 }
 
 export const blockBytes = 4096;

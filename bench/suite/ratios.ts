@@ -214,6 +214,11 @@ const furtherRatios: readonly Definition[] = [
   block("qd32_vs_net", "shm", "net-tcp"),
   block("tcp_qd32_vs_net", "tcp", "net-tcp"),
   block("nvme_tcp_qd32_vs_net", "nvme-tcp", "net-tcp"),
+  ...[1, 32].map((depth) => ({
+    name: `nvme.tcp.qd${depth}_vs_nvmet`,
+    ours: [`nvme-tcp.linux.${depth}.read_ops`],
+    theirs: [`nvmet.linux.${depth}.read_ops`],
+  })),
   ...["metrics", "traces1", "traces100"].map((observed) => ({
     name: `shm.${observed}.ops_vs_off`,
     ours: [`shm.telemetry.${observed}.ops`],

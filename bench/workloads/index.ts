@@ -19,6 +19,7 @@ import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
+import { linuxDisk } from "./linux-disk.ts";
 import { mapfile } from "./mapfile.ts";
 import { memory } from "./memory.ts";
 import { oneWay } from "./one-way.ts";
@@ -46,6 +47,7 @@ export const workloads: readonly Workload[] = [
   streamBeside,
   binary,
   block,
+  linuxDisk,
   bulk,
   bulkBeside,
   bulkFloor,

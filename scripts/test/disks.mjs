@@ -1,5 +1,11 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
+import { prepareGuest, vitestInGuest, whereGuestBoots } from "./rdma.mjs";
 import { runVitest } from "./vitest.mjs";
+
+/** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
 /** Installs the programs that `packages/nvme/test` starts, from Debian's packages. */
 export function installClientsOfDisks() {
@@ -18,6 +24,37 @@ export function runClientsOfDisks() {
     args: ["packages/nvme/test/"],
     env: { CINNABAR_DISK_CLIENTS: "1" },
   });
+}
+
+/** Makes the guest's kernel, and installs what Linux needs to use disks of others. */
+export async function prepareKernelOfDisks() {
+  await installPrograms("disks cannot be tested with Linux as their host", {
+    nvme: "nvme-cli",
+    fio: "fio",
+    "nbd-client": "nbd-client",
+    "mkfs.ext4": "e2fsprogs",
+  });
+  await prepareGuest();
+}
+
+/**
+ * The tests of packages/nvme with the kernel of the guest, on either side.
+ *
+ * @param {readonly string[]} args test files; none for all
+ * @returns {Promise<Outcome>}
+ */
+export function runDisksOfKernel(args) {
+  const folder = "packages/nvme/test";
+  const all = readdirSync(join(root, folder)).filter((name) => /^kernel-.*\.test\.ts$/.test(name));
+  return whereGuestBoots("NO TEST WITH LINUX AS HOST OF DISKS", () =>
+    vitestInGuest({
+      folder: join(root, "build", "reports", "disks-kernel"),
+      timeoutMs: 30 * 60_000,
+      // More threads than tests have operations under way at a disk whose target is gone.
+      env: ["CINNABAR_KERNEL_DISKS=1", "UV_THREADPOOL_SIZE=16"],
+      args: args.length > 0 ? args : all.map((name) => `${folder}/${name}`),
+    }),
+  );
 }
 
 /** The tests of packages/nvme that mutate messages, in their long form. */

@@ -96,14 +96,25 @@ export async function prepareGuest() {
  * @param {readonly string[]} [settings] of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export async function runPartOnDevices(name, files, settings = []) {
+export function runPartOnDevices(name, files, settings = []) {
+  return whereGuestBoots("NO TEST ON RDMA DEVICES", () => runInGuest(files, name, partMs, settings));
+}
+
+/**
+ * Runs tests, or says why not: a machine on which the guest does not boot says so, and passes.
+ *
+ * @param {string} lack
+ * @param {() => Promise<Outcome>} run
+ * @returns {Promise<Outcome>}
+ */
+export async function whereGuestBoots(lack, run) {
   const booted = await live(guest, ["--timeout", "60", "--", "true"], { timeoutMs: 90_000 });
   if (booted !== "0") {
-    const skipped = `NO TEST ON RDMA DEVICES: the guest does not boot on this machine (${booted}); \`${guest} --console -- true\` says more`;
+    const skipped = `${lack}: the guest does not boot on this machine (${booted}); \`${guest} --console -- true\` says more`;
     return { passed: 0, failed: 0, problems: [], skipped };
   }
   console.log(`the guest: ${await kernelOfGuest()}`);
-  return runInGuest(files, name, partMs, settings);
+  return run();
 }
 
 /**
@@ -113,26 +124,40 @@ export async function runPartOnDevices(name, files, settings = []) {
  * @param {readonly string[]} [settings] of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export async function runInGuest(filters, name = "all", timeoutMs = wholeMs, settings = []) {
-  const folder = join(reports, name);
+export function runInGuest(filters, name = "all", timeoutMs = wholeMs, settings = []) {
+  const files = filters.length === 0 ? filesOnDevices() : filters;
+  const args = [`--testNamePattern=${onDevices}`, ...files];
+  return vitestInGuest({ folder: join(reports, name), timeoutMs, env: [...environment, ...settings], args });
+}
+
+/**
+ * Runs vitest in the guest.
+ *
+ * @param {object} options
+ * @param {string} options.folder for the report, and for what crashes leave
+ * @param {number} options.timeoutMs
+ * @param {readonly string[]} options.env as "NAME=value"
+ * @param {readonly string[]} options.args test files, folders and options of vitest
+ * @returns {Promise<Outcome>}
+ */
+export async function vitestInGuest({ folder, timeoutMs, env, args }) {
   const report = join(folder, "vitest.json");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const seconds = String(Math.ceil(timeoutMs / 1000));
   const ending = await live(guest, [
-    ...["--timeout", seconds, "--out", folder, "--", "env", ...environment, ...settings],
-    ...[process.execPath, "node_modules/vitest/vitest.mjs", "run", `--testNamePattern=${onDevices}`],
+    ...["--timeout", seconds, "--out", folder, "--", "env", ...env],
+    ...[process.execPath, "node_modules/vitest/vitest.mjs", "run"],
     // One processor. What takes a second elsewhere takes ten there.
     ...["--no-file-parallelism", "--testTimeout=180000", "--hookTimeout=180000"],
-    ...["--reporter=default", "--reporter=json", `--outputFile.json=${report}`],
-    ...(filters.length === 0 ? filesOnDevices() : filters),
+    ...["--reporter=default", "--reporter=json", `--outputFile.json=${report}`, ...args],
   ]);
   if (ending === "125") {
     return {
       passed: 0,
       failed: 1,
       problems: [
-        `the guest did not boot on this machine: no test has run on RDMA devices (${guest} --console -- true says more)`,
+        `the guest did not boot on this machine: none of its tests has run (${guest} --console -- true says more)`,
       ],
     };
   }

@@ -5,7 +5,13 @@ import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
 import { getPrometheus } from "../setup/test-programs.mjs";
 import { runConsumers } from "./consumers.mjs";
-import { fuzzDisks, installClientsOfDisks, runClientsOfDisks } from "./disks.mjs";
+import {
+  fuzzDisks,
+  installClientsOfDisks,
+  prepareKernelOfDisks,
+  runClientsOfDisks,
+  runDisksOfKernel,
+} from "./disks.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
@@ -187,6 +193,14 @@ export const stages = [
     prepare: installClientsOfDisks,
     lack: "NO TEST WITH CLIENTS OF DISKS",
     run: runClientsOfDisks,
+  },
+  {
+    name: "disks-kernel",
+    when: "alone",
+    what: "disks of packages/nvme under Linux, in the guest: its hosts and its target of NVMe/TCP, its client of NBD",
+    prepare: prepareKernelOfDisks,
+    lack: "NO TEST WITH LINUX AS HOST OF DISKS",
+    run: runDisksOfKernel,
   },
   {
     name: "disks-fuzz",

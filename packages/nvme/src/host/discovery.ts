@@ -12,15 +12,22 @@ export interface DiscoveredSubsystem {
 const recordBytes = 1024;
 /** More records than a service may have: one that lists more is not read on. */
 const maxRecords = 4096;
+/** SUBTYPE of a subsystem with namespaces. */
+const nvmSubsystem = 2;
 
 /** Reads the log of a discovery service. @throws Error for a log that is none. */
-export async function readDiscoveryLog(association: Association): Promise<readonly DiscoveredSubsystem[]> {
+export async function readDiscoveryLog(
+  association: Pick<Association, "log">,
+): Promise<readonly DiscoveredSubsystem[]> {
   const header = await association.log(0x70, 0, recordBytes);
   const count = Number(header.readBigUInt64LE(8));
   if (count > maxRecords) throw new Error(`the discovery service lists ${count} subsystems`);
   const records: DiscoveredSubsystem[] = [];
-  for (let index = 0; index < count; index++)
-    records.push(recordOf(await association.log(0x70, recordBytes * (index + 1), recordBytes)));
+  for (let index = 0; index < count; index++) {
+    const record = await association.log(0x70, recordBytes * (index + 1), recordBytes);
+    // Services may list themselves, and other services.
+    if (record.readUInt8(2) === nvmSubsystem) records.push(recordOf(record));
+  }
   return records;
 }
 

@@ -1,0 +1,112 @@
+import { execFile } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { mkdir, rm, rmdir, symlink, writeFile } from "node:fs/promises";
+import { setTimeout as pause } from "node:timers/promises";
+import { promisify } from "node:util";
+import { diskBytes, nqn } from "./subjects.ts";
+
+const MiB = 1024 * 1024;
+const execute = promisify(execFile);
+
+/** Why Linux is neither host nor target of NVMe/TCP here; undefined where it is. */
+export async function lackOfLinux(): Promise<string | undefined> {
+  if (!existsSync("/dev/nvme-fabrics") || !existsSync("/sys/module/nvmet_tcp") || process.getuid?.() !== 0)
+    return "needs the kernel of the guest: npm run bench:rdma -- rxe linux-disk";
+  for (const program of ["nvme", "fio"]) {
+    const found = await execute(program, ["--version"]).then(
+      () => true,
+      () => false,
+    );
+    if (!found) return `${program} is not installed: npm test -- disks-kernel installs it`;
+  }
+  return undefined;
+}
+
+/** Connects the kernel's host by one queue, and gives its disk. */
+export async function connectLinux(subsystem: string, port: string): Promise<string> {
+  const at = ["-t", "tcp", "-a", "127.0.0.1", "-s", port, "-n", subsystem, "--nr-io-queues=1"];
+  await execute("nvme", ["connect", ...at]);
+  for (;;) {
+    const disk = diskOf(subsystem);
+    if (disk !== undefined) return disk;
+    await pause(10);
+  }
+}
+
+export const disconnectLinux = async (subsystem: string): Promise<void> =>
+  void (await execute("nvme", ["disconnect", "-n", subsystem]));
+
+function diskOf(subsystem: string): string | undefined {
+  const folder = "/sys/class/nvme-subsystem";
+  const own = readdirSync(folder).find(
+    (name) => readFileSync(`${folder}/${name}/subsysnqn`, "utf8").trim() === subsystem,
+  );
+  const disk = own && readdirSync(`${folder}/${own}`).find((name) => /^nvme\d+n\d+$/.test(name));
+  return disk && existsSync(`/dev/${disk}`) ? `/dev/${disk}` : undefined;
+}
+
+/** The kernel's own target, on a null_blk that keeps its blocks in memory. */
+export interface Nvmet {
+  readonly nqn: string;
+  readonly port: string;
+  close(): Promise<void>;
+}
+
+export async function openNvmet(): Promise<Nvmet> {
+  const config = "/sys/kernel/config";
+  if (readdirSync(config).length === 0) await execute("mount", ["-t", "configfs", "none", config]);
+  const own = `${nqn}-nvmet`;
+  const disk = `${config}/nullb/bench`;
+  const subsystem = `${config}/nvmet/subsystems/${own}`;
+  const port = `${config}/nvmet/ports/1`;
+  const set = async (folder: string, values: Readonly<Record<string, string | number>>) => {
+    for (const [name, value] of Object.entries(values)) await writeFile(`${folder}/${name}`, `${value}`);
+  };
+  await mkdir(disk);
+  await set(disk, { size: diskBytes / MiB, blocksize: 4096, memory_backed: 1, power: 1 });
+  await mkdir(subsystem);
+  await set(subsystem, { attr_allow_any_host: 1 });
+  await mkdir(`${subsystem}/namespaces/1`);
+  await set(`${subsystem}/namespaces/1`, { device_path: "/dev/bench", enable: 1 });
+  await mkdir(port);
+  const address = { addr_trtype: "tcp", addr_adrfam: "ipv4", addr_traddr: "127.0.0.1", addr_trsvcid: 4421 };
+  await set(port, address);
+  await symlink(subsystem, `${port}/subsystems/${own}`);
+  return {
+    nqn: own,
+    port: "4421",
+    async close() {
+      await rm(`${port}/subsystems/${own}`);
+      await rmdir(port);
+      await rmdir(`${subsystem}/namespaces/1`);
+      await rmdir(subsystem);
+      await set(disk, { power: 0 });
+      await rmdir(disk);
+    },
+  };
+}
+
+/** What fio measured of blocks of 4 KiB, at random. */
+export interface FioMeasured {
+  readonly ops: number;
+  readonly p50Us: number;
+}
+
+/** Writes every block once, so that reads find data and not holes. */
+export async function fillByFio(disk: string): Promise<void> {
+  const args = ["--name=fill", "--direct=1", "--rw=write", "--bs=1M", "--ioengine=libaio", "--iodepth=4"];
+  await execute("fio", [`--filename=${disk}`, ...args]);
+}
+
+export async function measureByFio(
+  disk: string,
+  op: "read" | "write",
+  depth: number,
+  ms: number,
+): Promise<FioMeasured> {
+  const args = ["--name=round", "--direct=1", "--ioengine=io_uring", "--bs=4k", `--rw=rand${op}`];
+  const length = ["--time_based", `--runtime=${Math.round(ms)}ms`, "--output-format=json"];
+  const { stdout } = await execute("fio", [`--filename=${disk}`, ...args, `--iodepth=${depth}`, ...length]);
+  const { iops, clat_ns } = JSON.parse(stdout).jobs[0][op];
+  return { ops: Math.round(iops), p50Us: clat_ns.percentile["50.000000"] / 1000 };
+}
