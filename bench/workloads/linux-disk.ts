@@ -12,7 +12,8 @@ import { type BlockSubject, nqn } from "../block/subjects.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
+import { warmUp } from "../suite/warm-up.ts";
+import type { Run, Workload } from "../suite/workload.ts";
 
 const depths = [1, 32];
 const ops = ["read", "write"] as const;
@@ -25,7 +26,8 @@ export const linuxDisk: Workload = {
     "Linux reads and writes blocks of 4 KiB at random over NVMe/TCP, by fio with io_uring, around the page cache. The target " +
     "is that of cinnabar-nvme, on memory, or nvmet, the kernel's own, on null_blk in memory. It needs the guest.",
   families: ["linux"],
-  isInQuick: false,
+  selection: "named",
+  seconds: 60,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const lack = await lackOfLinux();
@@ -56,14 +58,13 @@ export const linuxDisk: Workload = {
       const figures: Figure[] = [];
       for (const depth of depths) {
         const works = disks.flatMap((one) => ops.map((op) => ({ ...one, op, rounds: [] as FioMeasured[] })));
-        for (let round = 1 - warmUpRounds; round <= run.rounds; round++) {
-          for (const { disk, op, rounds } of works) {
-            const measured = await measureByFio(disk, op, depth, round > 0 ? run.roundMs : run.roundMs / 4);
-            if (round > 0) rounds.push(measured);
-          }
+        for (const { disk, op } of works)
+          await warmUp(run.roundMs, async (ms) => (await measureByFio(disk, op, depth, ms)).ops);
+        for (let round = 1; round <= run.rounds; round++) {
+          for (const { disk, op, rounds } of works)
+            rounds.push(await measureByFio(disk, op, depth, run.roundMs));
           const told = works.map(({ key, op, rounds }) => `${key} ${op} ${rounds.at(-1)?.ops}`).join(", ");
-          if (round > 0)
-            run.tell(`${depth} under way, round ${round} of ${run.rounds}, in a second: ${told}`);
+          run.tell(`${depth} under way, round ${round} of ${run.rounds}, in a second: ${told}`);
         }
         for (const { key, title, op, rounds } of works) {
           const common = { subject: `${title}, ${op}`, load: loadAverage() };
