@@ -101,6 +101,8 @@ async function connectThrough(
     changed.set(attempt, { flip, message: bytes });
     return [bytes.with(flip.at, (bytes[flip.at] as number) ^ (1 << flip.bit))];
   });
+  // A test that has failed leaves nobody behind who goes on with a closed engine.
+  onTestFinished(() => void left.splice(0));
   const connectOn = async (engine: Engine): Promise<void> => {
     while (left.length > 0) {
       const peer = await engine.connect(url, target).catch((error: unknown) => {

@@ -64,6 +64,18 @@ function setUp({
 }
 
 describe("outbox", () => {
+  it("takes any length that a peer states for its messages, and keeps to its own slots", () => {
+    for (const messageBytes of [4096, 2 ** 31 - 1, 2 ** 31, 2 ** 31 + 512, 2 ** 32 - 1]) {
+      const { outbox } = setUp();
+      const before = outbox.maxBodyBytes;
+      outbox.addressTo({ session: 5, nonce: 6n, messageBytes });
+      expect([messageBytes, outbox.maxBodyBytes]).toEqual([messageBytes, before]);
+    }
+    const { outbox } = setUp();
+    outbox.addressTo({ session: 5, nonce: 6n, messageBytes: 1031 });
+    expect(outbox.maxBodyBytes).toBe(1024 - messageHeaderBytes - frameHeaderBytes);
+  });
+
   it("posts nothing more to a peer that takes nothing, until all has left", () => {
     const { port, outbox } = setUp();
     const send = (callId: number) => {

@@ -136,7 +136,9 @@ export class Outbox implements SendListener, Flushable {
     this.#session = session;
     this.#nonce = new Nonce(nonce);
     const tagBytes = this.#sealer === undefined ? 0 : sealedTagBytes;
-    this.#messageBytes = Math.min(this.#messageBytes, (messageBytes & ~7) - tagBytes);
+    // Compared first: a peer may state any number of 32 bits, and `&` would make those from 2^31 on negative.
+    const most = Math.min(messageBytes, this.#port.slotBytes) & ~7;
+    this.#messageBytes = Math.min(this.#messageBytes, most - tagBytes);
   }
 
   /** Messages are sealed from now on. What has been put in has left. */
