@@ -149,12 +149,13 @@ bool Port::sleepsOn() {
 }
 
 /// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or
-/// is to be done now. The ring is empty before, and afterwards may tell of messages that have left.
+/// is to be done now. That messages have left is not news: the ring may tell of them afterwards.
 int Port::prepareSleep() {
+  uint32_t before = completions_.ring.newsTail();
   auto busy = [&] {
     bool tellsSoon = !disconnected_.empty() && slots_.posted() > 0;
-    return completions_.ring.hasNews() || transport_->isMoving() || completions_.hasOverflow() ||
-           tellsSoon;
+    return completions_.ring.newsTail() != before || transport_->isMoving() ||
+           completions_.hasOverflow() || tellsSoon;
   };
   // In this order: take in what there is, announce the sleep, ask full peers to ring back, look
   // once more.

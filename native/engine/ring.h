@@ -61,6 +61,8 @@ class Ring {
   uint32_t readable() const { return tail_ - reclaimed_; }
   /// Whether one of them tells more than that a message has left.
   bool hasNews() const { return static_cast<int32_t>(newsTail_ - reclaimed_) > 0; }
+  /// Behind the last such entry ever written, mod 2^32.
+  uint32_t newsTail() const { return newsTail_; }
   uint32_t room() const { return kRingEntries - readable(); }
   /// Entries ever written, mod 2^32.
   uint32_t tail() const { return tail_; }
