@@ -123,7 +123,7 @@ describe("a server that is killed while it is looked at", () => {
     const url = line.replace("listening at ", "");
     const terms = ["--concurrency", "4", "--duration", "5s", "--warmup", "1ms", "--json"];
     const loading = track(start(["bench", url, ...terms]));
-    await connected(url, 2);
+    await calling(url);
     server.child.kill("SIGKILL");
     await server.ended;
     const again = new Injector({ delayMs: undefined, failShare: 0, random: () => 1 });
@@ -142,6 +142,14 @@ async function connected(url: string, peers: number): Promise<void> {
   const peer = await (await open()).connect(url);
   const inspection = peer.client(Inspection);
   while ((await inspection.snapshot({ timeoutMs: 60_000 })).peers.length < peers)
+    await new Promise(setImmediate);
+}
+
+/** Resolves when a server has been called by others. */
+async function calling(url: string): Promise<void> {
+  const peer = await (await open()).connect(url);
+  const inspection = peer.client(Inspection);
+  while ((await inspection.snapshot({ timeoutMs: 60_000 })).methods.length === 0)
     await new Promise(setImmediate);
 }
 

@@ -204,7 +204,8 @@ async function dial(engine: Engine, url: string, timeoutMs: number, name: string
       throw new UsageError(oneLine(error.message));
     const { message, status } = commandError(error);
     // A server that computes takes no connections, and one that is not there may be as silent.
-    const isSilent = performance.now() - startMs >= timeoutMs;
+    // Timers may be up to a millisecond early.
+    const isSilent = performance.now() - startMs >= timeoutMs - 1;
     throw new CommandError(isSilent ? `${message} Its event loop may be blocked.` : message, status, error);
   }
 }
