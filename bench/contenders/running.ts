@@ -31,7 +31,7 @@ export async function withContenders<T>(
 }
 
 /** How many calls every client has made before it is measured. */
-const warmUpCalls = 5_000;
+const warmUpCalls = 15_000;
 
 /** Calls a second of all clients together. */
 export function callsPerSecond(clients: readonly Measured[]): number {
