@@ -9,7 +9,7 @@ const leastPieceBytes = 4096;
 const longBytes = mostPieceBytes + leastPieceBytes;
 /** Buffers of one connection that the socket has not written yet. */
 const mostUnderWay = 2;
-/** Of each length. */
+/** Free buffers that a port keeps, for each of the two lengths. */
 const mostKeptBytes = 2 * 1024 * 1024;
 
 /**

@@ -171,9 +171,9 @@ export class Link implements FrameSink {
   // ---- what arrives -------------------------------------------------------------------------------------------------
 
   /**
-   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once; what the layers
-   * above must hear waits in the inbox for the next turn. A socket that pauses for each turn would leave the kernel's
-   * buffer full, and TCP slow.
+   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once. What the
+   * layers above must hear waits in the inbox for the next turn. A socket that pauses for each turn would leave the
+   * kernel's buffer full, and TCP slow.
    */
   onRead(chunk: Buffer): void {
     if (this.isOver) return;

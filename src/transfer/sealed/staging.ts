@@ -76,7 +76,7 @@ export class StagingPiece {
   }
 }
 
-/** Who waits for a piece. */
+/** A transfer that waits for a piece. */
 interface Taker {
   readonly share: ByteShare;
   readonly resolve: (piece: StagingPiece) => void;

@@ -340,7 +340,7 @@ class CallQueue implements Queue {
   }
 }
 
-/** Of a command that ended in an error of the program. */
+/** The completion of a command that ended in an error of the program. */
 const broken: Completion = { status: status.internal };
 
 const queueEnded = () =>

@@ -5,7 +5,7 @@ export interface Change {
   readonly isExclusive: boolean;
   /** Resolves when no change that came before and must not be beside this one goes on. Undefined: there is none. */
   readonly turn: Promise<unknown> | undefined;
-  /** Who waits for its end. */
+  /** Called when it ends. */
   readonly waiting: (() => void)[];
 }
 

@@ -113,7 +113,7 @@ describe.each(kinds)("a device on %s", (_, open) => {
     };
     await Promise.all(Array.from({ length: 16 }, (_, index) => add(index % 2 === 0 ? 4096 : 8192)));
     expect((await readAt(device, 65_536, 4096)).readUInt32LE(0)).toBe(16);
-    // Of a write at the same time either the comparison fails, or it comes afterwards.
+    // A write at the same time comes behind the comparison and its write.
     for (let round = 0; round < 32; round++) {
       await device.write(0, stamped(4096, 1));
       const [isWritten] = await Promise.all([
