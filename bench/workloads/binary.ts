@@ -8,7 +8,7 @@ export const binary: Workload = {
     "Bytes go there and back inside a call: 1 KiB and 64 KiB, with one and with 64 callers. Over Cinnabar, grpc-js and node:net.",
   families: ["binary"],
   selection: "whole",
-  seconds: 60,
+  seconds: 55,
   run: (run) =>
     measureCalls(
       run,

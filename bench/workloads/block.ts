@@ -28,7 +28,7 @@ export const block: Workload = {
     "carries 4 KiB there and back.",
   families: ["block"],
   selection: "whole",
-  seconds: 50,
+  seconds: 66,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));

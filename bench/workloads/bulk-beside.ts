@@ -16,7 +16,7 @@ export const bulkBeside: Workload = {
   about: `How long small calls take, one in flight, while the same two engines carry a stream of ${formatSize(streamBytes)} in transfers of ${formatSize(transferBytes)}, ${inFlight} under way at a time, and while they do not.`,
   families: ["beside"],
   selection: "whole",
-  seconds: 12,
+  seconds: 8,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

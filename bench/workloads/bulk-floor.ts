@@ -31,7 +31,7 @@ export const bulkFloor: Workload = {
     "Get and put over tcp beside RMA over libfabric's tcp provider in C++ with nothing above it, one operation for each transfer, and beside node:net. All use the same file of libfabric. Both ends of the floor poll without a pause while bytes move. Processor time is that of both processes.",
   families: ["bulk_floor"],
   selection: "quick",
-  seconds: 45,
+  seconds: 25,
   async run(run) {
     const keys = run.quick ? ["tcp"] : ["tcp", "net-tcp"];
     const isWanted = (key: string) => keys.includes(key) && (run.contenders?.includes(key) ?? true);

@@ -27,7 +27,7 @@ export const bulkMemory: Workload = {
     "and what memory from the engine's pool costs beside memory made anew.",
   families: ["lending", "pool"],
   selection: "whole",
-  seconds: 14,
+  seconds: 11,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

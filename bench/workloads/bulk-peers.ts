@@ -36,7 +36,7 @@ export const bulkPeers: Workload = {
     "1 MiB transfers, eight in flight in all, beside node:net: with one process; with four processes at once, which share the eight; and with one whose JavaScript computes for 50 ms at a time while its memory is read. Cinnabar serves the four with one engine, node:net with four more processes. Processor time is that of all processes; a peer that computes uses most of it.",
   families: ["bulk_peers"],
   selection: "whole",
-  seconds: 37,
+  seconds: 30,
   async run(run) {
     const isWanted = ({ key }: Subject) =>
       ["shm", "net-unix", "tcp", "net-tcp"].includes(key) && (run.contenders?.includes(key) ?? true);

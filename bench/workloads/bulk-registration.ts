@@ -27,7 +27,7 @@ export const bulkRegistration: Workload = {
     "What calls that nobody moves bytes for take longer by is the registration: it stands beside moving the bytes once.",
   families: ["registration"],
   selection: "whole",
-  seconds: 45,
+  seconds: 14,
   run: (run) =>
     withOurs(run, async (all) => {
       const figures: Figure[] = [];

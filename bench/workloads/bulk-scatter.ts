@@ -22,7 +22,7 @@ export const bulkScatter: Workload = {
     "One transfer at a time, all of the region, by turns.",
   families: ["scatter"],
   selection: "whole",
-  seconds: 12,
+  seconds: 8,
   run: (run) =>
     withOurs(run, async (ours) => {
       const figures: Figure[] = [];

@@ -77,7 +77,7 @@ export const byteStreams: Workload = {
     "open. A short stream carries one piece.",
   families: ["byte_streams"],
   selection: "whole",
-  seconds: 90,
+  seconds: 35,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pairs: Pair[] = [];

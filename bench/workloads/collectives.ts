@@ -27,7 +27,7 @@ export const collectives: Workload = {
   about: `A call of all ${members} members of a group, each a process, whose answers are reduced to one; barriers of them; and the same calls by hand: ${members - 1} unary calls of grpc-js at a time, whose answers the caller reduces. One call after the other. All processes share the processors of one machine, so times are mostly those of the processors.`,
   families: ["group"],
   selection: "quick",
-  seconds: 70,
+  seconds: 45,
   run: (run) => measureCollectives(run, members),
 };
 

@@ -36,7 +36,7 @@ export const company: Workload = {
     "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4 and 16 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
   families: ["onecore", "busy", "company"],
   selection: "whole",
-  seconds: 100,
+  seconds: 108,
   run: (run) => measureCompany(run, full),
 };
 

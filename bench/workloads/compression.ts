@@ -24,7 +24,7 @@ export const compression: Workload = {
     "that the client's thread was busy at a stretch.",
   families: ["compression"],
   selection: "whole",
-  seconds: 10,
+  seconds: 6,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const server = await Child.start<RowServer>("compression, server", module("server"), [

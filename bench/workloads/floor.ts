@@ -33,7 +33,7 @@ export const floor: Workload = {
     "by fi_pingpong, which reports half a round trip and is doubled here, and by a loop in C++ on the rings of shm.",
   families: ["floor"],
   selection: "whole",
-  seconds: 10,
+  seconds: 9,
 
   async run(run) {
     const { verbsHost: host } = run;

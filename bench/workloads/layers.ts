@@ -24,7 +24,7 @@ export const layers: Workload = {
     "With one call in flight most of the native part is waiting for the other side; with 64 it is work. The time is counted apart from the profile, which slows a process down.",
   families: ["layers"],
   selection: "whole",
-  seconds: 25,
+  seconds: 16,
   run: (run) => measureLayers(run),
 };
 

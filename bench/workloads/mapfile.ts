@@ -41,7 +41,7 @@ export const mapfile: Workload = {
     "flight, and through a socket of node:net to which `createReadStream` is piped. Each round reads the file once.",
   families: ["mapfile"],
   selection: "whole",
-  seconds: 38,
+  seconds: 16,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-file-"));

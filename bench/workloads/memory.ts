@@ -39,7 +39,7 @@ export const memory: Workload = {
     "What idle peers, pending calls and idle streams weigh, by the growth of a process after collections. Over mem both ends are in one process; peers there are simulated: one client engine with that many sessions, or an engine each. A pending call is all that its caller holds, the promise included. Of an idle stream what its handler or its consumer would hold without it is told apart.",
   families: ["idle_peers", "idle_engines", "pending", "idle_stream"],
   selection: "whole",
-  seconds: 60,
+  seconds: 28,
   run: (run) => measureMemory(run, full),
 };
 

@@ -14,7 +14,7 @@ export const oneWay: Workload = {
     "that echo. A one-way call counts when the server has executed it. Over shm.",
   families: ["oneway"],
   selection: "quick",
-  seconds: 8,
+  seconds: 7,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pair = await startPair("shm");

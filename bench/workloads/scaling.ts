@@ -37,7 +37,7 @@ export const scaling: Workload = {
     "One server and 1 to 64 clients with 8 calls in flight each, in up to 8 processes: calls a second, and processor time a call at the server. One busy peer beside 0 to 10,000 idle ones (over mem, both ends in one process): processor time a call.",
   families: ["scaling", "beside_idle"],
   selection: "whole",
-  seconds: 60,
+  seconds: 34,
   run: (run) => measureScaling(run, full),
 };
 

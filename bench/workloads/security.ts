@@ -21,7 +21,7 @@ export const security: Workload = {
     "AES-256-GCM, and regions too. Beside them grpc-js with mutual TLS, and a stream of node:tls by hand.",
   families: ["security"],
   selection: "whole",
-  seconds: 22,
+  seconds: 21,
   run: (run) => withCredentials(async () => [...(await measureSmall(run)), ...(await measureBulk(run))]),
 };
 

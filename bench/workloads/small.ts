@@ -9,7 +9,7 @@ export const small: Workload = {
     "Cinnabar validates with zod at both ends and arms a deadline for each call.",
   families: ["small"],
   selection: "quick",
-  seconds: 76,
+  seconds: 85,
   run: (run) =>
     measureCalls(
       run,

@@ -85,7 +85,7 @@ export const start: Workload = {
     "What a process costs before its first call: processor time of the import and of opening a server, beside grpc-js and an empty net.createServer; resident memory of a server with one service; how long `cinnabar --help` takes beside a program that does nothing. Each start is a process of its own, and all take turns.",
   families: ["start"],
   selection: "whole",
-  seconds: 25,
+  seconds: 20,
 
   async run(run) {
     const starts = subjects.map((each) => ({ ...each, starts: [] as Start[] }));

@@ -19,7 +19,7 @@ export const streamBeside: Workload = {
     "filled their windows and their consumers read nothing, and without them, by turns.",
   families: ["stream_beside"],
   selection: "whole",
-  seconds: 9,
+  seconds: 8,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const pair = await startPair("shm");

@@ -22,7 +22,7 @@ export const webBeside: Workload = {
     "Callers that never wait take most of a thread, over any transport, so calls over a Unix socket stand beside ours.",
   families: ["web_beside"],
   selection: "whole",
-  seconds: 17,
+  seconds: 21,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const ends: { end(): Promise<void> }[] = [];
