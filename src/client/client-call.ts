@@ -231,6 +231,24 @@ export class ClientCall extends ClientRequest implements CheckedCall {
     nowMs: number,
   ): void {
     const { method } = this;
+    if (options !== undefined || around !== undefined || method.addsToCalls) {
+      this.#take(options, around);
+      if (this.settled) return;
+    }
+    if (method.takesNothing && input === undefined) return this.find(undefined, nowMs);
+    try {
+      const verdict = method.inputValidator.validate(input);
+      // The original value travels: the server parses it, and so transforms run once.
+      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
+      else judgeInput(this, input, verdict);
+    } catch (error) {
+      onSchemaThrew(this, error);
+    }
+  }
+
+  /** Takes what its options, its method or the call around it add. Apart, for V8 to inline the start of the others. */
+  #take(options: CallOptions | undefined, around: IncomingCall | undefined): void {
+    const { method } = this;
     if (options?.onTrailers !== undefined || options?.onHeaders !== undefined)
       this.listenForMetadata(options.onHeaders, options.onTrailers);
     this.listen(options?.signal);
@@ -242,16 +260,7 @@ export class ClientCall extends ClientRequest implements CheckedCall {
       const metadata = method.blockFor(options, around);
       if (metadata !== undefined) this.metadata = metadata;
     } catch (error) {
-      return this.failWith(error as RpcError);
-    }
-    if (method.takesNothing && input === undefined) return this.find(undefined, nowMs);
-    try {
-      const verdict = method.inputValidator.validate(input);
-      // The original value travels: the server parses it, and so transforms run once.
-      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
-      else judgeInput(this, input, verdict);
-    } catch (error) {
-      onSchemaThrew(this, error);
+      this.failWith(error as RpcError);
     }
   }
 

@@ -186,6 +186,11 @@ export class ClientMethod {
     return metadata === undefined ? undefined : packMetadata(metadata);
   }
 
+  /** Whether its calls carry something that their options do not name. */
+  get addsToCalls(): boolean {
+    return this.#block !== undefined || this.#compression !== undefined;
+  }
+
   /** Items travel. */
   get isStream(): boolean {
     return this.kind !== "unary" && this.kind !== "oneWay";

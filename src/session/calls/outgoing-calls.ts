@@ -46,6 +46,8 @@ const maxTimeLeftMs = 0xffff_ffff;
  */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
+/** Flags of an answer that is more than a value in its message. */
+const more = frameFlag.metadata | frameFlag.compression | frameFlag.rendezvous;
 
 /**
  * The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and
@@ -235,22 +237,16 @@ export class OutgoingCalls implements ControlRequestSender {
     const id = table.take(call);
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
-      const { identity, metadata, isOneWay, builtin: isControl, packed } = call;
-      let flags = priorityFlags[call.priority];
-      if (identity !== undefined) flags |= frameFlag.identity;
-      if (metadata !== undefined) flags |= frameFlag.metadata;
-      if (packed !== undefined) flags |= frameFlag.compression;
       const head = this.#outbox.isEncoding ? new ReusedHead(frameKind.request) : this.#head;
       head.method = method;
       head.callId = id;
       head.word = word;
-      head.flags = flags;
-      head.isOneWay = isOneWay;
-      head.isControl = isControl;
-      const prefix =
-        identity === undefined && metadata === undefined && packed === undefined
-          ? undefined
-          : requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
+      head.flags = priorityFlags[call.priority];
+      head.isOneWay = call.isOneWay;
+      head.isControl = call.builtin;
+      const { packed } = call;
+      const isPlain = call.identity === undefined && call.metadata === undefined && packed === undefined;
+      const prefix = isPlain ? undefined : this.#prefix(call, head);
       if (packed?.bytes !== undefined) {
         this.#outbox.body(head, packed.bytes, this.#offer, prefix);
         packed.bytes = undefined;
@@ -272,6 +268,14 @@ export class OutgoingCalls implements ControlRequestSender {
       call.phase = "sent";
       call.onLeft();
     }
+  }
+
+  /** What stands before the body of a request that is not plain, and its flags. */
+  #prefix({ identity, metadata, packed }: OutgoingCall, head: ReusedHead): Uint8Array {
+    if (identity !== undefined) head.flags |= frameFlag.identity;
+    if (metadata !== undefined) head.flags |= frameFlag.metadata;
+    if (packed !== undefined) head.flags |= frameFlag.compression;
+    return requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
   }
 
   /** The call with this number; undefined when it has been answered. */
@@ -318,10 +322,18 @@ export class OutgoingCalls implements ControlRequestSender {
     } else if (kind === frameKind.response && word !== 0 && table === this.#calls)
       this.#queue.learn(call, word, this.#calls.size);
     if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
+    if ((flags & more) !== 0) return this.#onAnswerWithMore(call, at, bodyBytes, flags, kind);
+    this.#endWith(call, kind, word, at, bodyBytes, undefined);
+  };
+
+  /** An answer with metadata, or whose body is compressed or must be pulled. Apart, for V8 to inline the others. */
+  #onAnswerWithMore(call: OutgoingCall, at: number, bodyBytes: number, flags: number, kind: number): void {
+    const session = this.#session;
+    const word = this.#view.getUint32(at + 12, true);
+    const start = at + frameHeaderBytes;
     let prefixBytes = 0;
     let metadata: Metadata | undefined;
     if ((flags & frameFlag.metadata) !== 0) {
-      const start = at + frameHeaderBytes;
       const block = takeMetadata(session.port.slab, start, start + bodyBytes);
       if (typeof block === "string") return session.fault(block);
       prefixBytes = block.byteLength;
@@ -329,32 +341,33 @@ export class OutgoingCalls implements ControlRequestSender {
     }
     let block: CompressionBlock | undefined;
     if ((flags & frameFlag.compression) !== 0) {
-      const start = at + frameHeaderBytes;
       const read =
         this.compression?.readAnswer(call.packed, start + prefixBytes, start + bodyBytes) ?? notAgreed;
       if (typeof read === "string") return session.fault(read);
       prefixBytes += compressionBlockBytes;
       block = read;
     }
+    const body = { at: at + prefixBytes, bodyBytes: bodyBytes - prefixBytes };
     if ((flags & frameFlag.rendezvous) !== 0 || (block !== undefined && !call.settled))
-      return this.#takeBody(
-        call,
-        kind,
-        word,
-        { at: at + prefixBytes, flags, bodyBytes: bodyBytes - prefixBytes, block },
-        metadata,
-      );
+      this.#takeBody(call, kind, word, { ...body, flags, block }, metadata);
+    else this.#endWith(call, kind, word, body.at, body.bodyBytes, metadata);
+  }
+
+  /** The body stands in the message. */
+  #endWith(
+    call: OutgoingCall,
+    kind: number,
+    word: number,
+    at: number,
+    bodyBytes: number,
+    metadata: Metadata | undefined,
+  ): void {
     this.#finish(call);
     // When nobody waits any more, only a rejection is decoded, because it tells about the peer's load.
-    if (!call.settled || (kind === frameKind.error && word === exhaustedWord))
-      this.#end(
-        call,
-        kind,
-        word,
-        session.bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, call.builtin),
-        metadata,
-      );
-  };
+    if (call.settled && (kind !== frameKind.error || word !== exhaustedWord)) return;
+    const value = this.#session.bodies.valueAt(at, bodyBytes, call.builtin);
+    this.#end(call, kind, word, value, metadata);
+  }
 
   /** A one-way call, which holds no grants, has been executed. */
   onExecuted(call: OutgoingCall, waitedUs: number): void {

@@ -22,6 +22,8 @@ export class WindowQueue {
   /** When the message that is being taken apart arrived; -1 as long as nobody has asked. */
   #messageMs = -1;
   #stopWatching: (() => void) | undefined;
+  /** One for all answers: most calls bring one. */
+  readonly #sample = { nowMs: 0.5, sentMs: 0.5, waitedMs: 0.5, inFlight: 0, limited: false };
 
   constructor(session: SessionContext, limits: WindowLimits, send: () => void) {
     this.#session = session;
@@ -87,13 +89,13 @@ export class WindowQueue {
 
   /** Learns from an answer how long its request waited for the peer's thread. */
   learn(call: OutgoingCall, waitedUs: number, inFlight: number): void {
-    this.window.onAnswer({
-      nowMs: this.answeredMs,
-      sentMs: sentMsOf(call),
-      waitedMs: waitedUs / 1000,
-      inFlight,
-      limited: this.waiting.size > 0 || inFlight >= this.window.limit,
-    });
+    const sample = this.#sample;
+    sample.nowMs = this.answeredMs;
+    sample.sentMs = sentMsOf(call);
+    sample.waitedMs = waitedUs / 1000;
+    sample.inFlight = inFlight;
+    sample.limited = this.waiting.size > 0 || inFlight >= this.window.limit;
+    this.window.onAnswer(sample);
   }
 
   /** The peer has rejected a call for its load. It is not among those in flight any more. */
