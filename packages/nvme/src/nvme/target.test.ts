@@ -240,6 +240,57 @@ it("admits a host again only when the devices have finished what it had under wa
   expect(await device.compare(0, stamped(4096, 1))).toBe(true);
 });
 
+describe("a host has the target end another of its controllers", () => {
+  const endOther = (controllerId: number, identity: Buffer) => ({
+    opcode: admin.endOther,
+    words: [
+      controllerId + 65_536 * identity.readUInt8(135),
+      0,
+      ...[136, 140].map((at) => identity.readUInt32LE(at)),
+    ],
+  });
+
+  it("when the devices are done with what it had under way", async () => {
+    const device = memoryDevice({ bytes });
+    const flush = vi.spyOn(device, "flush");
+    let finish = () => {};
+    flush.mockImplementationOnce(() => new Promise<void>((resolve) => (finish = resolve)));
+    const { port, target } = await serve(device);
+    const { control, queue, controllerId } = await associate(port);
+    const identity = (await control.identify(1)).data;
+    expect(identity.readUInt8(1807)).toBeGreaterThan(0);
+    queue.sendCommand({ opcode: io.flush, nsid: 1, id: 1 });
+    await expect.poll(() => flush.mock.calls.length).toBe(1);
+    const next = await associate(port);
+    next.control.sendCommand({ ...endOther(controllerId, identity), id: 50 });
+    await control.ended();
+    await queue.ended();
+    // Commands of the host are answered meanwhile: this one would come behind the answer.
+    expect((await next.queue.read(0, 4096)).status).toBe(0);
+    expect(target.stats().controllers).toBe(2);
+    finish();
+    expect(await next.control.answer(50)).toMatchObject({ status: 0, result: 1n });
+    expect(target.stats().controllers).toBe(1);
+    // One that has ended has ended.
+    expect(await next.control.command(endOther(controllerId, identity))).toMatchObject({
+      status: 0,
+      result: 1n,
+    });
+  });
+
+  it("but not that of another host, its own, or one of another target", async () => {
+    const { port, target } = await serve();
+    const { control, controllerId } = await associate(port);
+    const identity = (await control.identify(1)).data;
+    const stranger = await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
+    expect(await stranger.control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    expect(await control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    const elsewhere = await associate((await serve()).port);
+    expect(await elsewhere.control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    expect(target.stats().controllers).toBe(2);
+  });
+});
+
 describe("Connect is refused", () => {
   it.each<[string, Partial<ConnectFields>, number, bigint]>([
     ["for an unknown subsystem", { nqn: `${nqn}x` }, 0x182, 256n | 65_536n],
@@ -489,6 +540,20 @@ describe("a host that is silent", () => {
     vi.spyOn(performance, "now").mockReturnValue(now + 60_000);
     const write = vi.spyOn(device, "write");
     await expect(queue.write(0, Buffer.alloc(4096, 1))).rejects.toThrow("ended");
+    expect(write).not.toHaveBeenCalled();
+  });
+
+  it("has nothing done that was in its sockets when the time was over", async () => {
+    const { port, device } = await serve();
+    const { control, queue } = await associate(port, both, { keepAliveMs: 200 });
+    const write = vi.spyOn(device, "write");
+    const words = blocksOf(0, 1);
+    const late = { opcode: io.write, nsid: 1, words, bytes: 4096, sglKind: sgl.inCapsule };
+    for (let id = 0; id < 32; id++) queue.sendCommand({ ...late, id }, stamped(4096, 1));
+    control.sendCommand({ opcode: admin.keepAlive, id: 1 });
+    // The kernel has the bytes, and this process reads none of them until the time is over.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 250);
+    await Promise.all([control.ended(), queue.ended()]);
     expect(write).not.toHaveBeenCalled();
   });
 
