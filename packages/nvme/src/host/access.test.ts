@@ -4,12 +4,13 @@ import { memoryDevice } from "../device/memory-device.ts";
 import type { NvmeAccess } from "../nvme/access.ts";
 import { Controller } from "../nvme/controller.ts";
 import { NvmeTarget } from "../nvme/target.ts";
-import { NvmeHost, type NvmeHostOptions } from "./nvme-host.ts";
+import { NvmeHost, type NvmeHostOptions, type NvmePath } from "./nvme-host.ts";
 
 const bytes = 1024 * 1024;
 const nqn = "nqn.2026-11.test:disk";
 const block = Buffer.alloc(4096, 7);
 const ends: (() => Promise<unknown>)[] = [];
+let names = 0;
 
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
@@ -93,32 +94,37 @@ describe("a host of two paths", () => {
     await closing;
     expect(host.stats().paths[0]?.access).toEqual({});
   });
-
-  it("keeps a path whose controller has no event for longer than a command may take", async () => {
-    const { target } = await serve("optimized");
-    const execute = vi.spyOn(Controller.prototype, "execute");
-    const { host, accesses } = await connectTo([target], { timeoutMs: 100, keepAliveMs: 300 });
-    const before = execute.mock.calls.length;
-    await expect.poll(() => execute.mock.calls.length).toBeGreaterThan(before + 2);
-    await target.setAccess(nqn, "non-optimized");
-    await expect.poll(accesses).toEqual(["non-optimized"]);
-    expect(host.stats().paths[0]?.connects).toBe(1);
-  });
 });
 
-it("a host over Cinnabar's transports is told as well", async () => {
-  const { target, has } = await serve("optimized");
-  const engineUrl = `mem://access-${process.pid}`;
-  const server = await Engine.open({ listen: engineUrl, serve: [target.capsules] });
+/** An engine that serves a target, and a path to it. */
+async function pathOverCalls(target: NvmeTarget): Promise<NvmePath> {
+  const url = `mem://access-${process.pid}-${names++}`;
+  const server = await Engine.open({ listen: url, serve: [target.capsules] });
   ends.push(() => server.close());
   const engine = await Engine.open();
   ends.push(() => engine.close());
-  const host = await NvmeHost.connect({ nqn, paths: [{ engine, url: engineUrl }], timeoutMs: 500 });
-  ends.push(() => host.close());
-  await target.setAccess(nqn, "inaccessible");
-  await expect.poll(() => host.stats().paths[0]?.access).toEqual({ 1: "inaccessible" });
-  const writing = host.namespaces[0]?.write(0, block);
-  await target.setAccess(nqn, "optimized");
-  await writing;
-  expect(await has(0)).toBe(true);
-});
+  return { engine, url };
+}
+
+it.each([
+  ["NVMe/TCP", async ({ address }: NvmeTarget) => address],
+  ["calls", pathOverCalls],
+])(
+  "a host over %s is told, also after a longer time without news than a command may take",
+  async (_, pathTo) => {
+    const { target, has } = await serve("optimized");
+    const execute = vi.spyOn(Controller.prototype, "execute");
+    const times = { timeoutMs: 100, keepAliveMs: 300 };
+    const host = await NvmeHost.connect({ nqn, paths: [await pathTo(target)], ...times });
+    ends.push(() => host.close());
+    const before = execute.mock.calls.length;
+    await expect.poll(() => execute.mock.calls.length).toBeGreaterThan(before + 2);
+    await target.setAccess(nqn, "inaccessible");
+    await expect.poll(() => host.stats().paths[0]?.access).toEqual({ 1: "inaccessible" });
+    expect(host.stats().paths[0]?.connects).toBe(1);
+    const writing = host.namespaces[0]?.write(0, block);
+    await target.setAccess(nqn, "optimized");
+    await writing;
+    expect(await has(0)).toBe(true);
+  },
+);

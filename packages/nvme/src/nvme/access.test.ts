@@ -149,9 +149,10 @@ it("a path that is made inaccessible ends what a device has begun, and begins no
   let isQuiet = false;
   const quiet = target.setAccess(nqn, "inaccessible").then(() => (isQuiet = true));
   queue.sendData(2, request.header.readUInt16LE(10), 0, Buffer.alloc(4096, 2));
-  expect((await queue.answer(2)).status).toBe(0x302);
-  expect([isQuiet, write.mock.calls.length]).toEqual([false, 1]);
+  const refused = await queue.answer(2);
+  const [wasQuiet, begun] = [isQuiet, write.mock.calls.length];
   finish();
+  expect([refused.status, wasQuiet, begun]).toEqual([0x302, false, 1]);
   await quiet;
   expect((await queue.answer(1)).status).toBe(0);
 });

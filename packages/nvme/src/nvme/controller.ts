@@ -189,7 +189,7 @@ export class Controller {
         // Commands of a device cannot be called back. What waits for an event can.
         const [queueId, id] = [entry.readUInt16LE(40), entry.readUInt16LE(42)];
         const waiting = queueId === 0 ? this.#eventRequests.get(id) : undefined;
-        this.#eventRequests.delete(id);
+        if (waiting !== undefined) this.#eventRequests.delete(id);
         waiting?.({ status: status.abortRequested });
         return { status: status.success, result: waiting === undefined ? 1n : 0n };
       }
