@@ -68,7 +68,7 @@ export function identifyController(
     const groups = Math.max(0, ...subsystem.namespaces.keys());
     data.writeUInt32LE(accessEvents, 92); // OAES
     data.writeUInt8(accessChangeSeconds, 342); // ANATT
-    data.writeUInt8(0x5f, 343); // ANACAP: all states; a namespace keeps its group
+    data.writeUInt8(0x1f, 343); // ANACAP: all states
     data.writeUInt32LE(groups, 344); // ANAGRPMAX
     data.writeUInt32LE(groups, 348); // NANAGRPID
     data.writeUInt32LE(groups, 540); // MNAN
