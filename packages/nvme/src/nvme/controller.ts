@@ -26,6 +26,8 @@ import {
 } from "./identify.ts";
 import { type Completion, status } from "./status.ts";
 
+/** A timer of longer would fire at once. KATO has 32 bits; the silence of 24 days ends a controller nevertheless. */
+const longestTimerMs = 2 ** 31 - 1;
 /** Events that a host may wait for at the same time. */
 const maxEventRequests = 4;
 
@@ -211,7 +213,7 @@ export class Controller {
     clearTimeout(this.#keepAlive);
     this.#keepAlive = undefined;
     if (this.#keepAliveMs === 0 || this.#isEnded) return;
-    this.#keepAlive = setTimeout(() => this.end(), this.#keepAliveMs);
+    this.#keepAlive = setTimeout(() => this.end(), Math.min(this.#keepAliveMs, longestTimerMs));
   }
 
   #property({ fabricsType, entry }: Command): Promise<Completion> | Completion {

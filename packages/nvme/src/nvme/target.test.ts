@@ -510,6 +510,22 @@ describe("a PDU that is wrong ends its connection with TermReq, and no other", (
 });
 
 describe("a host that is silent", () => {
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  function controllerOf(keepAliveMs: number) {
+    const abort = vi.fn();
+    const controller = new Controller(
+      1,
+      { nqn: "nqn.2026-11.test:host", id: "1" },
+      { nqn, serial: "1", model: "test", namespaces: new Map() },
+      { host: "127.0.0.1", port: 4420, nqns: [] },
+      { keepAliveMs, adminQueue: { abort, settled: Promise.resolve() } },
+    );
+    return { controller, abort };
+  }
+
   it("loses its controller after the keep-alive time: no write is applied later", async () => {
     let finish = () => {};
     const isHeld = new Promise<void>((resolve) => (finish = resolve));
@@ -564,27 +580,24 @@ describe("a host that is silent", () => {
 
   it("keeps it by keep-alive commands", async () => {
     vi.useFakeTimers();
-    try {
-      const abort = vi.fn();
-      const controller = new Controller(
-        1,
-        { nqn: "nqn.2026-11.test:host", id: "1" },
-        { nqn, serial: "1", model: "test", namespaces: new Map() },
-        { host: "127.0.0.1", port: 4420, nqns: [] },
-        { keepAliveMs: 1000, adminQueue: { abort, settled: Promise.resolve() } },
-      );
-      for (let count = 0; count < 3; count++) {
-        vi.advanceTimersByTime(900);
-        expect(controller.isEnded).toBe(false);
-        await controller.execute(parseCommand(commandEntry({ opcode: admin.keepAlive })));
-      }
-      vi.advanceTimersByTime(1000);
-      expect(controller.isEnded).toBe(true);
-      expect(abort).toHaveBeenCalledTimes(1);
-      await controller.ended;
-    } finally {
-      vi.useRealTimers();
+    const { controller, abort } = controllerOf(1000);
+    for (let count = 0; count < 3; count++) {
+      vi.advanceTimersByTime(900);
+      expect(controller.isEnded).toBe(false);
+      await controller.execute(parseCommand(commandEntry({ opcode: admin.keepAlive })));
     }
+    vi.advanceTimersByTime(1000);
+    expect(controller.isEnded).toBe(true);
+    expect(abort).toHaveBeenCalledTimes(1);
+    await controller.ended;
+  });
+
+  it("keeps it for as long as it has asked, also for longer than timers run", () => {
+    vi.useFakeTimers();
+    const { controller } = controllerOf(2 ** 32 - 1);
+    vi.advanceTimersByTime(60_000);
+    expect(controller.isEnded).toBe(false);
+    controller.end();
   });
 
   it("in its handshake loses its connection", async () => {
