@@ -114,7 +114,7 @@ it.each([
   async (_, pathTo) => {
     const { target, has } = await serve("optimized");
     const execute = vi.spyOn(Controller.prototype, "execute");
-    const times = { timeoutMs: 100, keepAliveMs: 300 };
+    const times = { timeoutMs: 400, keepAliveMs: 800 };
     const host = await NvmeHost.connect({ nqn, paths: [await pathTo(target)], ...times });
     ends.push(() => host.close());
     const before = execute.mock.calls.length;

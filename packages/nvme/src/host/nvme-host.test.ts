@@ -355,7 +355,7 @@ describe("a path that is lost", () => {
       const hasEnded = way.deliver();
       await expect.poll(() => hasEnded() || spy.mock.calls.length > 2).toBe(true);
       expect(await device.compare(0, stamped(4096, 2))).toBe(true);
-      expect(target.stats().controllers).toBe(1);
+      await expect.poll(() => target.stats().controllers).toBe(1);
       return doneMs - lostMs;
     }
 

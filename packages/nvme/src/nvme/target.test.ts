@@ -566,8 +566,9 @@ describe("a host that is silent", () => {
 
   it("has nothing done that was in its sockets when the time was over", async () => {
     const { port, device } = await serve();
-    const { control, queue } = await associate(port, both, { keepAliveMs: 200 });
+    const { control, queue } = await associate(port);
     const write = vi.spyOn(device, "write");
+    expect((await control.command({ opcode: admin.setFeatures, words: [0x0f, 200] })).status).toBe(0);
     const words = blocksOf(0, 1);
     const late = { opcode: io.write, nsid: 1, words, bytes: 4096, sglKind: sgl.inCapsule };
     for (let id = 0; id < 32; id++) queue.sendCommand({ ...late, id }, stamped(4096, 1));
