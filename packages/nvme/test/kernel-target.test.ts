@@ -69,6 +69,7 @@ describe.skipIf(!isGuest)("NvmeHost at nvmet, the kernel's target", () => {
     const [disk] = host.namespaces;
     if (disk === undefined) throw new Error("no namespace");
     expect([disk.bytes, disk.blockBytes, disk.isReadOnly]).toEqual([bytes, 4096, false]);
+    expect(host.stats().paths[0]?.access).toEqual({ 1: "optimized" });
     const model = Buffer.alloc(bytes);
     const lengths = [1, 1, 4, 5, 32, 64, 256, 300];
     const next = () => {
@@ -110,7 +111,9 @@ describe.skipIf(!isGuest)("NvmeHost at nvmet, the kernel's target", () => {
   it("goes on when the target has ended its controllers, and every block is right", async () => {
     await using target = await linuxTarget();
     const paths = [{ host: "127.0.0.1", port: target.port }];
-    await using host = await NvmeHost.connect({ nqn, paths, hostNqn, reconnectMs: 20, dataDigest: true });
+    // This target does not tell when it has ended a controller: writes wait for twice the keep-alive time.
+    const times = { reconnectMs: 20, keepAliveMs: 1000 };
+    await using host = await NvmeHost.connect({ nqn, paths, hostNqn, dataDigest: true, ...times });
     const [disk] = host.namespaces;
     if (disk === undefined) throw new Error("no namespace");
     const stampers = new Stampers(512, 8);

@@ -70,12 +70,27 @@ export const addressOf = (port: number): readonly string[] => [
   ...["-t", "tcp", "-a", "127.0.0.1", "-s", `${port}`, "--hostnqn", hostNqn],
 ];
 
-/** The paths of a subsystem: the port and the state of each, such as `live` and `connecting`. */
-export function pathsOf(nqn: string): { readonly port: number; readonly state: string }[] {
-  return namedIn("/sys/class/nvme", nqn).map((folder) => ({
-    port: Number(/trsvcid=(\d+)/.exec(fact(`${folder}/address`))?.[1]),
-    state: fact(`${folder}/state`),
-  }));
+/** One path of a subsystem. */
+export interface LinuxPath {
+  /** The device of its controller, as `/dev/nvme0`. */
+  readonly device: string;
+  readonly port: number;
+  /** Such as `live` and `connecting`. */
+  readonly state: string;
+  /** How it reaches the first namespace, such as `optimized`. */
+  readonly access: string;
+}
+
+export function pathsOf(nqn: string): LinuxPath[] {
+  return namedIn("/sys/class/nvme", nqn).map((folder) => {
+    const namespace = readdirSync(folder).find((entry) => /^nvme\d+c\d+n\d+$/.test(entry));
+    return {
+      device: `/dev/${folder.split("/").at(-1)}`,
+      port: Number(/trsvcid=(\d+)/.exec(fact(`${folder}/address`))?.[1]),
+      state: fact(`${folder}/state`),
+      access: fact(`${folder}/${namespace}/ana_state`),
+    };
+  });
 }
 
 /** The folder of a subsystem in sysfs. */

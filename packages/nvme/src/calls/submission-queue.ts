@@ -19,6 +19,8 @@ const messageDataBytes: Readonly<Record<string, number>> = {
   "net+pipe": 60 * 1024,
 };
 const deviceDataBytes = 12 * 1024;
+/** The longest time of a call. */
+const longestMs = 2 ** 31 - 1;
 
 export interface CallQueueOptions {
   readonly engine: Engine;
@@ -79,7 +81,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
-      const timeoutMs = this.#timeoutMs;
+      const timeoutMs = command.isPatient === true ? longestMs : this.#timeoutMs;
       // The end of the peer ends its calls.
       return await this.#call(command, signal === undefined ? { timeoutMs } : { timeoutMs, signal });
     } catch (error) {

@@ -1,6 +1,9 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { admin, fabrics, fabricsOpcode, newEntry } from "../nvme/command.ts";
+import type { NvmeAccess } from "../nvme/access.ts";
+import { accessLogPage, admin, fabrics, fabricsOpcode, newEntry } from "../nvme/command.ts";
+import { accessEvents, type ControllerInstance } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
+import { accessLogLength, parseAccessLog } from "./access-log.ts";
 import { type Answer, type HostCommand, QueueLostError, type SubmissionQueue } from "./submission-queue.ts";
 
 /** Who a host is, and which subsystem it wants. */
@@ -19,6 +22,8 @@ export interface AssociationOptions {
   readonly queueDepth: number;
   /** 0: none. */
   readonly keepAliveMs: number;
+  /** Called when the access to a namespace may be another. */
+  readonly accessChanged?: () => void;
 }
 
 /** Opens a queue of a transport with so many entries. */
@@ -53,6 +58,12 @@ const longestTransferBytes = 1024 * 1024;
 /** How long a controller may take to shut down. */
 const shutdownMs = 2000;
 
+/**
+ * What a target says that is told to end another controller. `unknown`: it never had it, so that it is another target.
+ * `undecided`: it can not tell.
+ */
+export type EndOfOther = "ended" | "unknown" | "undecided";
+
 /** An association with a controller: an admin queue, I/O queues and keep-alive. It ends as a whole. */
 export class Association {
   /** Resolves with the reason when it has ended. */
@@ -64,10 +75,20 @@ export class Association {
   /** Keep-alive commands without an answer. Two are sent in the keep-alive time. */
   #unanswered = 0;
   #reason: Error | undefined;
+  #lostMs = Number.POSITIVE_INFINITY;
   #markLost: (reason: Error) => void = () => {};
+  /** Of a controller that another may end. */
+  #instance: ControllerInstance | undefined;
+  /** The target does nothing of it any more: it has said so. */
+  isQuiet = false;
   #maxTransferBytes = longestTransferBytes;
   #abilities: Abilities = { compare: false, trim: false, writeZeroes: false, fusedBlocks: 0 };
   #namespaces: readonly NamespaceFacts[] = [];
+  /** How long the log of access is. 0: the controller has none. */
+  #accessLogBytes = 0;
+  #accesses: ReadonlyMap<number, NvmeAccess> = new Map();
+  /** The log is read by one at a time, so that what is known is the newest. */
+  #learning = Promise.resolve();
 
   private constructor(adminQueue: SubmissionQueue, options: AssociationOptions) {
     this.#admin = adminQueue;
@@ -100,6 +121,11 @@ export class Association {
     return this.#reason !== undefined;
   }
 
+  /** When it ended, by this process's clock. */
+  get lostMs(): number {
+    return this.#lostMs;
+  }
+
   /** The longest data of one command. */
   get maxTransferBytes(): number {
     return this.#maxTransferBytes;
@@ -111,6 +137,18 @@ export class Association {
 
   get namespaces(): readonly NamespaceFacts[] {
     return this.#namespaces;
+  }
+
+  /** How the controller reaches a namespace. One that does not tell reaches all. */
+  accessOf(nsid: number): NvmeAccess {
+    return this.#accesses.get(nsid) ?? (this.#accessLogBytes === 0 ? "optimized" : "inaccessible");
+  }
+
+  /** Takes the state for which a command was refused, until the log has another. */
+  takeAccess(nsid: number, access: NvmeAccess): void {
+    if (this.#accessLogBytes === 0 || this.accessOf(nsid) === access) return;
+    this.#accesses = new Map([...this.#accesses, [nsid, access]]);
+    this.#learnAccess().catch((error: unknown) => this.end(error as Error));
   }
 
   /** Commands of the I/O queues that have no answer yet. */
@@ -141,10 +179,33 @@ export class Association {
     return data;
   }
 
+  /** Has the target end what it has of an association that was lost, and wait until its devices are done with it. */
+  async endOther(other: Association): Promise<EndOfOther> {
+    if (this.#instance === undefined || other.#instance === undefined) return "undecided";
+    const { controllerId, uniquifier, random } = other.#instance;
+    const words = [
+      controllerId + uniquifier * 65_536,
+      0,
+      Number(random & 0xffffffffn),
+      Number(random >> 32n),
+    ];
+    try {
+      const result = await this.#command("Cross-Controller Reset", {
+        entry: newEntry(admin.endOther, 0, words),
+      });
+      // Bit 0: it has ended. Without, it will end, and only a log of the controller would tell when.
+      return (result & 1n) === 1n ? "ended" : "undecided";
+    } catch (error) {
+      if (!(error instanceof StatusError)) throw error;
+      return error.outcome === status.invalidField.code ? "unknown" : "undecided";
+    }
+  }
+
   /** Ends it at once. */
   end(reason: Error): void {
     if (this.#reason !== undefined) return;
     this.#reason = reason;
+    this.#lostMs = performance.now();
     clearInterval(this.#keepAlive);
     for (const queue of [...this.#queues, this.#admin]) queue.end(reason);
     this.#markLost(reason);
@@ -167,6 +228,9 @@ export class Association {
     const capabilities = await this.#property(0, 1);
     await this.#enable(Number((capabilities >> 24n) & 0xffn) * 500);
     const controller = await this.#identify(1, 0);
+    const uniquifier = controller.readUInt8(135);
+    if (uniquifier !== 0 && controller.readUInt8(1807) !== 0)
+      this.#instance = { controllerId, uniquifier, random: controller.readBigUInt64LE(136) };
     const pageShift = 12 + Number((capabilities >> 48n) & 0xfn);
     const transferShift = controller.readUInt8(77);
     if (transferShift > 0)
@@ -198,6 +262,33 @@ export class Association {
       queue.admit(inCapsuleBytes);
     }
     this.#namespaces = await this.#learnNamespaces();
+    if ((controller.readUInt8(76) & 8) === 0) return;
+    const namespaces = controller.readUInt32LE(540) || controller.readUInt32LE(516);
+    const logBytes = accessLogLength(controller.readUInt32LE(348), namespaces);
+    this.#accessLogBytes = Math.min(logBytes, this.#maxTransferBytes);
+    if ((controller.readUInt32LE(92) & accessEvents) !== 0) {
+      await this.#command("Set Features", { entry: newEntry(admin.setFeatures, 0, [0x0b, accessEvents]) });
+      this.#followEvents().catch((error: unknown) => this.end(error as Error));
+    }
+    await this.#learnAccess();
+  }
+
+  /** Asks for events as long as the controller answers such requests. */
+  async #followEvents(): Promise<void> {
+    for (;;) {
+      const request = { entry: newEntry(admin.asyncEvent, 0), isPatient: true };
+      const { status: outcome, result } = await this.#admin.submit(request);
+      if (outcome !== 0) return;
+      if (((result >> 16n) & 0xffn) === BigInt(accessLogPage)) await this.#learnAccess();
+    }
+  }
+
+  #learnAccess(): Promise<void> {
+    this.#learning = this.#learning.then(async () => {
+      this.#accesses = parseAccessLog(await this.log(accessLogPage, 0, this.#accessLogBytes));
+      this.#options.accessChanged?.();
+    });
+    return this.#learning;
   }
 
   async #connect(queue: SubmissionQueue, queueId: number, entries: number, controllerId: number) {
@@ -293,6 +384,8 @@ export class Association {
 
 /** A command of the admin queue, or Connect, that was refused. */
 export class StatusError extends Error {
+  readonly outcome: number;
+
   constructor(name: string, outcome: number) {
     const refusals: Record<number, string> = {
       [status.controllerBusy.code]: "the controller is busy",
@@ -301,6 +394,7 @@ export class StatusError extends Error {
     };
     const why = name === "Connect" ? refusals[outcome] : undefined;
     super(`the target refused ${name}: ${why ?? `status 0x${outcome.toString(16)}`}`);
+    this.outcome = outcome;
   }
 }
 

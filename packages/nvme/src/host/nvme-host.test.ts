@@ -5,6 +5,7 @@ import type { BlockDevice } from "../device/block-device.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
 import { admin } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
+import { status } from "../nvme/status.ts";
 import { NvmeTarget, type NvmeTargetOptions } from "../nvme/target.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { type Digests, fatal, pduFlag, pduParts, pduType } from "../tcp/pdu.ts";
@@ -66,6 +67,16 @@ function heldWrites(device: BlockDevice) {
   return { spy, held, release };
 }
 
+/** Targets know no Cross-Controller Reset, as those of others. */
+function withoutEndOther(): void {
+  const execute = Controller.prototype.execute;
+  vi.spyOn(Controller.prototype, "execute").mockImplementation(function (this: Controller, command) {
+    return command.opcode === admin.endOther
+      ? Promise.resolve({ status: status.invalidOpcode })
+      : execute.call(this, command);
+  });
+}
+
 /** A way to a target that can be cut: a proxy. */
 async function cuttable(port: number) {
   const sockets = new Set<Socket>();
@@ -99,6 +110,44 @@ async function cuttable(port: number) {
     },
     mend() {
       isCut = false;
+    },
+  };
+}
+
+/** A way to a target on which a host is lost without the target's notice. What was held back comes later. */
+async function halfOpen(port: number) {
+  const ways: { readonly near: Socket; readonly far: Socket; readonly held: Buffer[] }[] = [];
+  let isHolding = false;
+  const server: Server = createServer((near) => {
+    const far = connect(port, "127.0.0.1");
+    const way = { near, far, held: [] as Buffer[] };
+    ways.push(way);
+    for (const socket of [near, far]) socket.on("error", () => {});
+    near.on("data", (data) => void (isHolding ? way.held.push(data) : far.write(data)));
+    far.on("data", (data) => void (near.writable && near.write(data)));
+    far.on("close", () => near.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  ends.push(async () => {
+    for (const { far } of ways) far.destroy();
+    server.close();
+  });
+  return {
+    port: (server.address() as { port: number }).port,
+    hold() {
+      isHolding = true;
+    },
+    heldBytes: () => ways.flatMap(({ held }) => held).reduce((sum, { length }) => sum + length, 0),
+    lose() {
+      isHolding = false;
+      for (const { near } of ways) near.destroy();
+    },
+    /** Gives the target what was held back, on the old connections. Says whether it has ended those. */
+    deliver() {
+      const old = ways.filter(({ held }) => held.length > 0);
+      for (const { far, held } of old) for (const data of held) if (far.writable) far.write(data);
+      return () => old.every(({ far }) => far.destroyed);
     },
   };
 }
@@ -286,6 +335,61 @@ describe("a path that is lost", () => {
     expect(performance.now() - lostMs).toBeGreaterThan(990);
     expect(spy.mock.calls.length).toBeGreaterThan(1);
     expect(host.stats().paths[0]?.isConnected).toBe(false);
+  });
+
+  describe("without the target's notice", () => {
+    /** Loses a write on its way. Gives what says whether a late one is refused, when a newer write is there. */
+    async function lateWrite(options: Partial<NvmeHostOptions>) {
+      const { device, target, port } = await serve();
+      const way = await halfOpen(port);
+      const { disk } = await connectTo([way.port], options);
+      const spy = vi.spyOn(device, "write");
+      way.hold();
+      const writing = disk.write(0, stamped(4096, 1));
+      await expect.poll(way.heldBytes).toBeGreaterThan(4096);
+      const lostMs = performance.now();
+      way.lose();
+      await writing;
+      const doneMs = performance.now();
+      await disk.write(0, stamped(4096, 2));
+      const hasEnded = way.deliver();
+      await expect.poll(() => hasEnded() || spy.mock.calls.length > 2).toBe(true);
+      expect(await device.compare(0, stamped(4096, 2))).toBe(true);
+      await expect.poll(() => target.stats().controllers).toBe(1);
+      return doneMs - lostMs;
+    }
+
+    it("has it end what was there, so that a write on its way does not come after a newer one", async () => {
+      await lateWrite({ keepAliveMs: 0 });
+    });
+
+    it("waits for twice the keep-alive time where the target does not do that", async () => {
+      withoutEndOther();
+      expect(await lateWrite({ keepAliveMs: 400 })).toBeGreaterThan(790);
+    });
+
+    it("gives a write up where the target does neither", async () => {
+      withoutEndOther();
+      const writing = lateWrite({ keepAliveMs: 0, lossTimeoutMs: 300 });
+      await expect(writing).rejects.toMatchObject({
+        code: "io",
+        message: "no target has ended what was lost 300 ms ago; the target may have done it",
+      });
+    });
+
+    it("has it end what was there by another path", async () => {
+      const { device, port } = await serve();
+      const way = await cuttable(port);
+      const { host, disk } = await connectTo([way.port, port], { keepAliveMs: 0 });
+      await expect.poll(() => host.stats().paths.every(({ isConnected }) => isConnected)).toBe(true);
+      const { held, release } = heldWrites(device);
+      const writing = disk.write(0, stamped(4096, 1));
+      await expect.poll(() => held.length).toBe(1);
+      way.cut();
+      release();
+      await writing;
+      expect(host.stats().paths.map(({ isConnected }) => isConnected)).toEqual([false, true]);
+    });
   });
 
   it("ends operations when none has been connected for too long, and says that a write may be done", async () => {

@@ -17,6 +17,7 @@ import {
 import type { Engine } from "cinnabar/standard";
 import { CallSubmissionQueue } from "../calls/submission-queue.ts";
 import { BlockDeviceError } from "../device/block-device.ts";
+import { accessOfStatus, type NvmeAccess } from "../nvme/access.ts";
 import { discoveryNqn } from "../nvme/command.ts";
 import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
 import { Association, type OpenQueue } from "./association.ts";
@@ -62,7 +63,10 @@ export interface NvmeConnectionOptions {
 export interface NvmeHostOptions extends NvmeConnectionOptions {
   /** The NQN of the subsystem. */
   readonly nqn: string;
-  /** Ways to it, from 1 to 16. The first that is connected carries all commands; the others take over. */
+  /**
+   * Ways to it, from 1 to 16. The first that is connected carries all commands; the others take over. Where targets tell
+   * how they reach a namespace, it is the first of the best.
+   */
   readonly paths: readonly NvmePath[];
   /** I/O queues of each path: connections beside that of the admin queue, at most 64. Default: 1. */
   readonly queues?: number;
@@ -88,6 +92,8 @@ export interface NvmePathStats {
   readonly connects: number;
   /** Why it was lost, or could not be connected, the last time. */
   readonly lastError: Error | undefined;
+  /** How it reaches each namespace, by the namespace's number. Empty where it is not connected. */
+  readonly access: Readonly<Record<number, NvmeAccess>>;
 }
 
 /** Counts of a host. */
@@ -152,15 +158,17 @@ interface Path {
   readonly address: string;
   readonly open: OpenQueue;
   association: Association | undefined;
+  /** Those that were lost and that the target may still do commands of. */
+  formers: readonly Association[];
   connects: number;
   lastError: Error | undefined;
 }
 
-/** An association that was lost with a change under way. Its target may do the change until it has ended it. */
+type OpenPath = Path & { readonly association: Association };
+
+/** An association that was lost with a change under way. Its target may do the change until it is quiet. */
 interface Doubt {
-  readonly path: Path;
-  /** The path's count of connects then. */
-  readonly connects: number;
+  readonly association: Association;
   /** When the target has ended the association for silence, by this process's clock. */
   readonly untilMs: number;
 }
@@ -171,9 +179,10 @@ interface Doubt {
  *
  * A read, a flush and a comparison are repeated at once, on any path. A write, zeroes and a trim that were sent may be
  * under way in a target that the host has lost. They are repeated with the same data in the same place, before their
- * promise resolves, and only when the target cannot do the first one afterwards: it has admitted this host on that path
- * again, for which it ends what was there before; or twice the keep-alive time has gone, after which it has ended the
- * silent host. With `keepAliveMs: 0` only the first counts. A compare-and-write that was sent is never repeated.
+ * promise resolves, and only when the target cannot do the first one afterwards. The target has said so: the host tells
+ * it by Cross-Controller Reset to end what was lost, on that path or on another. Or twice the keep-alive time has gone,
+ * after which it has ended the silent host; with `keepAliveMs: 0` it never does. A compare-and-write that was sent is
+ * never repeated.
  */
 export class NvmeHost implements AsyncDisposable {
   readonly #resolved: ReturnType<typeof resolveHost>;
@@ -207,6 +216,7 @@ export class NvmeHost implements AsyncDisposable {
               TcpSubmissionQueue.open({ ...path, digests: { header, data }, entries, timeoutMs }, signal),
           }),
       association: undefined,
+      formers: [],
       connects: 0,
       lastError: undefined,
     }));
@@ -276,6 +286,11 @@ export class NvmeHost implements AsyncDisposable {
       paths: this.#paths.map(({ address, association, connects, lastError }) => ({
         ...{ address, connects, lastError },
         isConnected: association?.isLost === false,
+        access: Object.fromEntries(
+          association?.isLost === false
+            ? this.#namespaces.map(({ nsid }) => [nsid, association.accessOf(nsid)])
+            : [],
+        ),
       })),
       underWay: this.#paths.reduce((sum, { association }) => sum + (association?.underWay ?? 0), 0),
       repeated: this.#repeated,
@@ -303,6 +318,12 @@ export class NvmeHost implements AsyncDisposable {
     await Promise.all(this.#loops);
   }
 
+  /** How long a change that was sent may be done after its association was lost. Without keep-alive: for ever. */
+  get #doubtMs(): number {
+    const { keepAliveMs, lossTimeoutMs } = this.#resolved;
+    return keepAliveMs === 0 ? lossTimeoutMs : 2 * keepAliveMs;
+  }
+
   /** Connects a path again and again until the host closes. Tells how the first time went. */
   #begin(path: Path, connected: () => void, failed: (error: Error) => void): void {
     const { reconnectMs } = this.#resolved;
@@ -318,6 +339,8 @@ export class NvmeHost implements AsyncDisposable {
           this.#changed();
           path.lastError = await association.lost;
           path.association = undefined;
+          path.formers = [...path.formers, association].filter((one) => this.#mayGoOn(one));
+          void this.#endOverOthers(path, association);
           if (!this.#paths.some((one) => one.association !== undefined)) this.#lostMs = performance.now();
           this.#changed();
         } catch (error) {
@@ -332,13 +355,45 @@ export class NvmeHost implements AsyncDisposable {
     this.#loops = [...this.#loops, loop()];
   }
 
-  async #associate({ open }: Path): Promise<Association> {
+  /** Whether commands of a lost association may be done still, and anybody waits for that to be over. */
+  #mayGoOn({ isQuiet, lostMs }: Association): boolean {
+    return !isQuiet && performance.now() - lostMs < this.#doubtMs;
+  }
+
+  /** Has a target that is connected by another path end what it has of a lost association. */
+  async #endOverOthers(path: Path, lost: Association): Promise<void> {
+    for (const { association } of this.#paths.filter((other) => other !== path && isOpen(other))) {
+      const outcome = await association?.endOther(lost).catch(() => "undecided");
+      if (outcome !== "ended") continue;
+      lost.isQuiet = true;
+      this.#changed();
+      return;
+    }
+  }
+
+  /**
+   * Has the target at the end of a path end what it has of those before. A target that does not know them has taken the
+   * place of another, which is gone.
+   */
+  async #endFormers(path: Path, association: Association): Promise<void> {
+    for (const former of path.formers)
+      if (this.#mayGoOn(former) && (await association.endOther(former)) !== "undecided")
+        former.isQuiet = true;
+    path.formers = path.formers.filter((one) => this.#mayGoOn(one));
+  }
+
+  async #associate(path: Path): Promise<Association> {
     const { nqn, queues, queueDepth, keepAliveMs } = this.#resolved;
     const { signal } = this.#closing;
     const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn };
-    const association = await Association.open(open, { identity, queues, queueDepth, keepAliveMs }, signal);
+    const accessChanged = () => this.#changed();
+    const options = { identity, queues, queueDepth, keepAliveMs, accessChanged };
+    const association = await Association.open(path.open, options, signal);
     const fault = signal.aborted ? "closed" : this.#know(association);
-    if (fault === undefined) return association;
+    if (fault === undefined) {
+      await this.#endFormers(path, association);
+      return association;
+    }
     await association.shutDown();
     throw new Error(fault);
   }
@@ -372,55 +427,80 @@ export class NvmeHost implements AsyncDisposable {
     command: HostCommand,
     { effect, signal }: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
   ): Promise<Answer> {
-    const { keepAliveMs } = this.#resolved;
     const doubts: Doubt[] = [];
+    const nsid = command.entry.readUInt32LE(4);
     for (let repetitions = 0; ; this.#repeated++) {
-      let path = doubts.length === 0 ? this.#paths.find(isOpen) : undefined;
-      path ??= await this.#pathFor(doubts, signal);
-      const { connects } = path;
+      let path = doubts.length === 0 ? this.#best(nsid) : undefined;
+      path ??= await this.#pathFor(nsid, doubts, signal);
+      const { association } = path;
       let answer: Answer;
       try {
-        answer = await path.association.submit(command, signal);
+        answer = await association.submit(command, signal);
       } catch (error) {
         if (!(error instanceof QueueLostError)) throw error;
         if (effect === "unique" && error.wasSent)
           throw new BlockDeviceError("io", `${error.message}; the target may have done it`, error);
-        if (effect === "same" && error.wasSent) {
-          const silenceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : 2 * keepAliveMs;
-          doubts.push({ path, connects, untilMs: performance.now() + silenceMs });
-        }
+        if (effect === "same" && error.wasSent)
+          doubts.push({ association, untilMs: performance.now() + this.#doubtMs });
         continue;
       }
       if (!mayRepeat(answer) || repetitions === maxRepetitions) return answer;
       repetitions++;
+      const refusedFor = accessOfStatus(answer.status);
+      if (refusedFor !== undefined) {
+        association.takeAccess(nsid, refusedFor);
+        if (this.#best(nsid)?.association !== association) continue;
+      }
       await pause(repetitionPauseMs * 2 ** repetitions, undefined, signal === undefined ? {} : { signal });
     }
   }
 
-  /** The first path that is connected, when no doubt forbids it. */
-  async #pathFor(
-    doubts: readonly Doubt[],
-    signal: AbortSignal | undefined,
-  ): Promise<Path & { readonly association: Association }> {
-    const { lossTimeoutMs, nqn } = this.#resolved;
+  /** The first connected path that reaches a namespace best. */
+  #best(nsid: number): OpenPath | undefined {
+    let other: OpenPath | undefined;
+    for (const path of this.#paths) {
+      if (!isOpen(path)) continue;
+      const access = path.association.accessOf(nsid);
+      if (access === "optimized") return path;
+      if (access === "non-optimized") other ??= path;
+    }
+    return other;
+  }
+
+  /** The best path, when there is one and no doubt forbids it. */
+  async #pathFor(nsid: number, doubts: readonly Doubt[], signal: AbortSignal | undefined): Promise<OpenPath> {
+    const { lossTimeoutMs, nqn, keepAliveMs } = this.#resolved;
+    const startedMs = performance.now();
     for (;;) {
       signal?.throwIfAborted();
-      const path = this.#paths.find(isOpen);
+      const path = this.#best(nsid);
       const nowMs = performance.now();
-      const open = doubts.filter((doubt) => doubt.path.connects === doubt.connects && doubt.untilMs > nowMs);
+      const open = doubts.filter(
+        ({ association, untilMs }) => !association.isQuiet && (keepAliveMs === 0 || untilMs > nowMs),
+      );
       if (path !== undefined && open.length === 0) return path;
       const isInDoubt = open.length > 0 ? "; the target may have done it" : "";
       if (this.#closing.signal.aborted && path === undefined)
         throw new BlockDeviceError("closed", `the host is closed${isInDoubt}`);
       let endMs = Math.max(...open.map(({ untilMs }) => untilMs));
+      if (path !== undefined && nowMs >= endMs)
+        throw new BlockDeviceError(
+          "io",
+          `no target has ended what was lost ${lossTimeoutMs} ms ago${isInDoubt}`,
+        );
       if (path === undefined) {
         // One that is being lost says so at once.
+        const connected = this.#paths.find(isOpen);
         const isLosing = this.#paths.some(({ association }) => association !== undefined);
-        endMs = (isLosing ? nowMs : this.#lostMs) + lossTimeoutMs;
-        if (!isLosing && nowMs >= endMs) {
+        endMs = (connected !== undefined ? startedMs : isLosing ? nowMs : this.#lostMs) + lossTimeoutMs;
+        if ((connected !== undefined || !isLosing) && nowMs >= endMs) {
           const reason = this.#paths[0]?.lastError;
-          const message = `no path to ${nqn} for ${lossTimeoutMs} ms: ${reason?.message}${isInDoubt}`;
-          throw new BlockDeviceError("io", message, reason);
+          const why =
+            connected === undefined
+              ? reason?.message
+              : `namespace ${nsid} is ${connected.association.accessOf(nsid)}`;
+          const message = `no path to ${nqn} for ${lossTimeoutMs} ms: ${why}${isInDoubt}`;
+          throw new BlockDeviceError("io", message, connected === undefined ? reason : undefined);
         }
       }
       await this.#change(endMs - nowMs, signal);
@@ -447,8 +527,7 @@ export class NvmeHost implements AsyncDisposable {
   }
 }
 
-const isOpen = (path: Path): path is Path & { readonly association: Association } =>
-  path.association?.isLost === false;
+const isOpen = (path: Path): path is OpenPath => path.association?.isLost === false;
 
 function resolveHost(options: NvmeHostOptions) {
   return resolveOptions("NvmeHost.connect", options, fields);

@@ -8,6 +8,8 @@ export interface HostCommand {
   readonly toHost?: Uint8Array;
   /** The second command of a fused operation, which is sent right behind this one. It has data of the same length. */
   readonly second?: HostCommand;
+  /** It has no answer until something happens, however late: a request for events. */
+  readonly isPatient?: boolean;
 }
 
 /** What a controller answers. */

@@ -12,6 +12,8 @@ export const admin = {
   getFeatures: 0x0a,
   asyncEvent: 0x0c,
   keepAlive: 0x18,
+  /** Ends another controller of the same host: Cross-Controller Reset of NVMe 2.3. */
+  endOther: 0x38,
 } as const;
 
 /** Opcodes of I/O queues. */
@@ -23,6 +25,12 @@ export const io = {
   writeZeroes: 0x08,
   datasetManagement: 0x09,
 } as const;
+
+/** The number of the log of access (ANA). */
+export const accessLogPage = 0x0c;
+
+/** What an event says when access has changed: its kind, and the log to read. */
+export const accessChanged = BigInt((accessLogPage << 16) | (3 << 8) | 2);
 
 /** FUSE: a command's place in a fused operation. */
 export const fuse = { none: 0, first: 1, second: 2 } as const;

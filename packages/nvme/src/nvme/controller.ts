@@ -1,6 +1,18 @@
-import { admin, type Command, discoveryNqn, fabrics, fabricsOpcode } from "./command.ts";
+import { randomBytes, randomInt } from "node:crypto";
 import {
+  accessChanged,
+  accessLogPage,
+  admin,
+  type Command,
+  discoveryNqn,
+  fabrics,
+  fabricsOpcode,
+} from "./command.ts";
+import {
+  accessEvents,
+  accessLog,
   activeNamespaces,
+  type ControllerInstance,
   discoveryLog,
   healthLog,
   identifyController,
@@ -14,6 +26,8 @@ import {
 } from "./identify.ts";
 import { type Completion, status } from "./status.ts";
 
+/** A timer of longer would fire at once. KATO has 32 bits; the silence of 24 days ends a controller nevertheless. */
+const longestTimerMs = 2 ** 31 - 1;
 /** Events that a host may wait for at the same time. */
 const maxEventRequests = 4;
 
@@ -42,6 +56,13 @@ export interface HostFacts {
   readonly id: string;
 }
 
+/** The controllers of one target. A host has one of its own end another. */
+export interface Controllers {
+  /** 32 bits by chance. They are in the instance of each controller, so that a target knows its own. */
+  readonly target: number;
+  readonly all: Iterable<Controller>;
+}
+
 /** What the discovery service tells a host. */
 export interface Discovery {
   readonly host: string;
@@ -57,6 +78,8 @@ export class Controller {
   /** Resolves when the controller has ended and no device has anything under way for it. */
   readonly ended: Promise<void>;
   readonly #discovery: Discovery;
+  readonly #family: Controllers;
+  readonly #instance: ControllerInstance;
   readonly #queues = new Map<number, Queue>();
   #markEnded = () => {};
   #isEnded = false;
@@ -67,6 +90,9 @@ export class Controller {
   #keepAlive: NodeJS.Timeout | undefined;
   /** When the host's last command for the admin queue came. */
   #heardAtMs = performance.now();
+  /** The access of namespaces has changed; and the host was told, and has not read the log since. */
+  #hasNewAccess = false;
+  #isAccessTold = false;
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
 
   constructor(
@@ -74,12 +100,18 @@ export class Controller {
     host: HostFacts,
     subsystem: SubsystemFacts,
     discovery: Discovery,
-    { keepAliveMs, adminQueue }: { readonly keepAliveMs: number; readonly adminQueue: Queue },
+    {
+      keepAliveMs,
+      adminQueue,
+      family = alone,
+    }: { readonly keepAliveMs: number; readonly adminQueue: Queue; readonly family?: Controllers },
   ) {
     this.id = id;
     this.host = host;
     this.subsystem = subsystem;
     this.#discovery = discovery;
+    this.#family = family;
+    this.#instance = newInstance(id, family);
     this.ended = new Promise((resolve) => (this.#markEnded = resolve));
     this.#queues.set(0, adminQueue);
     this.#keepAliveMs = keepAliveMs;
@@ -102,6 +134,12 @@ export class Controller {
   checkAlive(): boolean {
     if (this.#keepAliveMs > 0 && performance.now() - this.#heardAtMs >= this.#keepAliveMs) this.end();
     return !this.#isEnded;
+  }
+
+  /** Tells the host, once until it has read the log, that a namespace has another access. */
+  accessChanged(): void {
+    this.#hasNewAccess = true;
+    this.#tellAccess();
   }
 
   /** Takes an I/O queue; false where the number is in use. */
@@ -145,15 +183,20 @@ export class Controller {
         return this.#getFeature(entry.readUInt8(40));
       case admin.asyncEvent:
         if (this.#eventRequests.size >= maxEventRequests) return { status: status.tooManyEvents };
-        return new Promise((resolve) => this.#eventRequests.set(command.id, resolve));
+        return new Promise((resolve) => {
+          this.#eventRequests.set(command.id, resolve);
+          this.#tellAccess();
+        });
       case admin.abort: {
         // Commands of a device cannot be called back. What waits for an event can.
         const [queueId, id] = [entry.readUInt16LE(40), entry.readUInt16LE(42)];
         const waiting = queueId === 0 ? this.#eventRequests.get(id) : undefined;
-        this.#eventRequests.delete(id);
+        if (waiting !== undefined) this.#eventRequests.delete(id);
         waiting?.({ status: status.abortRequested });
         return { status: status.success, result: waiting === undefined ? 1n : 0n };
       }
+      case admin.endOther:
+        return this.#endOther(entry);
       default:
         return { status: status.invalidOpcode };
     }
@@ -170,7 +213,7 @@ export class Controller {
     clearTimeout(this.#keepAlive);
     this.#keepAlive = undefined;
     if (this.#keepAliveMs === 0 || this.#isEnded) return;
-    this.#keepAlive = setTimeout(() => this.end(), this.#keepAliveMs);
+    this.#keepAlive = setTimeout(() => this.end(), Math.min(this.#keepAliveMs, longestTimerMs));
   }
 
   #property({ fabricsType, entry }: Command): Promise<Completion> | Completion {
@@ -216,6 +259,29 @@ export class Controller {
     return { status: status.success };
   }
 
+  /**
+   * Ends another controller of the host, and answers when no device has anything under way for it. The result says that
+   * it has ended: of one of this target that is not there any more as well. A controller of another target is refused.
+   */
+  async #endOther(entry: Buffer): Promise<Completion> {
+    const controllerId = entry.readUInt16LE(40);
+    const random = entry.readBigUInt64LE(48);
+    if (this.subsystem.nqn === discoveryNqn) return { status: status.invalidOpcode };
+    if (controllerId === this.id || random >> 32n !== BigInt(this.#family.target))
+      return { status: status.invalidField };
+    const other = [...this.#family.all].find((one) => one.#instance.random === random);
+    if (other !== undefined) {
+      const { host, subsystem } = this;
+      const isOfHost = other.host.nqn === host.nqn && other.host.id === host.id;
+      const isNamed = other.id === controllerId && other.#instance.uniquifier === entry.readUInt8(42);
+      if (!isOfHost || !isNamed || other.subsystem.nqn !== subsystem.nqn)
+        return { status: status.invalidField };
+      other.end();
+      await other.ended;
+    }
+    return { status: status.success, result: 1n };
+  }
+
   #identify({ entry, nsid }: Command): Completion {
     const namespace = this.subsystem.namespaces.get(nsid);
     const page = (data: Buffer | undefined): Completion =>
@@ -224,7 +290,7 @@ export class Controller {
       case 0:
         return page(namespace && identifyNamespace(namespace));
       case 1:
-        return page(identifyController(this.subsystem, this.id));
+        return page(identifyController(this.subsystem, this.#instance));
       case 2:
         return nsid >= 0xfffffffe ? page(undefined) : page(activeNamespaces(this.subsystem, nsid));
       case 3:
@@ -234,6 +300,26 @@ export class Controller {
     }
   }
 
+  #tellAccess(): void {
+    const [request] = this.#eventRequests;
+    const isWanted = (this.#events & accessEvents) !== 0 && this.#hasNewAccess && !this.#isAccessTold;
+    if (!isWanted || request === undefined) return;
+    this.#hasNewAccess = false;
+    this.#isAccessTold = true;
+    this.#eventRequests.delete(request[0]);
+    request[1]({ status: status.success, result: accessChanged });
+  }
+
+  /** The log says what is now. Bit 15 keeps the event, as if the log had not been read. */
+  #accessLog(entry: Buffer): Buffer {
+    const word = entry.readUInt32LE(40);
+    if ((word & (1 << 15)) === 0) {
+      this.#hasNewAccess = false;
+      this.#isAccessTold = false;
+    }
+    return accessLog(this.subsystem, (word & (1 << 8)) === 0);
+  }
+
   #log(command: Command): Completion {
     const bytes = this.bytesOf(command);
     const offset = command.entry.readBigUInt64LE(48);
@@ -241,7 +327,13 @@ export class Controller {
     const { nqns, host, port } = this.#discovery;
     const logs: Record<number, () => Buffer> = isDiscovery
       ? { 112: () => discoveryLog(nqns, host, port) }
-      : { 1: () => Buffer.alloc(64), 2: healthLog, 3: () => Buffer.alloc(512), 4: () => Buffer.alloc(4096) };
+      : {
+          1: () => Buffer.alloc(64),
+          2: healthLog,
+          3: () => Buffer.alloc(512),
+          4: () => Buffer.alloc(4096),
+          [accessLogPage]: () => this.#accessLog(command.entry),
+        };
     const log = logs[command.entry.readUInt8(40)]?.();
     if (log === undefined) return { status: status.invalidLog };
     if (bytes > maxTransferBytes || offset % 4n !== 0n || offset > BigInt(log.length))
@@ -259,6 +351,7 @@ export class Controller {
       }
       case feature.events:
         this.#events = value;
+        this.#tellAccess();
         return { status: status.success };
       case feature.keepAlive:
         this.#keepAliveMs = value;
@@ -282,3 +375,12 @@ export class Controller {
       : { status: status.success, result: BigInt(value) };
   }
 }
+
+/** A controller without others. */
+const alone: Controllers = { target: 0, all: [] };
+
+const newInstance = (controllerId: number, { target }: Controllers): ControllerInstance => ({
+  controllerId,
+  uniquifier: randomInt(1, 256),
+  random: (BigInt(target) << 32n) | BigInt(randomBytes(4).readUInt32LE()),
+});

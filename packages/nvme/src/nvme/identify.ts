@@ -1,5 +1,6 @@
 // What a controller and its namespaces say about themselves.
 import type { BlockDevice } from "../device/block-device.ts";
+import type { Access } from "./access.ts";
 import { discoveryNqn } from "./command.ts";
 
 export const pageBytes = 4096;
@@ -16,6 +17,19 @@ export const adminInCapsuleBytes = 8192;
 export const maxQueueEntries = 128;
 export const maxIoQueues = 64;
 export const version = 0x00010400;
+/** The bit of events about changes of access, in OAES and in the feature that asks for events. */
+export const accessEvents = 1 << 11;
+/** How long a namespace may be in the state `change`. */
+const accessChangeSeconds = 10;
+
+/** Which association the number of a controller stands for. Numbers are used again, instances are not. */
+export interface ControllerInstance {
+  readonly controllerId: number;
+  /** CIU: from 1 to 255. */
+  readonly uniquifier: number;
+  /** CIRN: 64 bits. */
+  readonly random: bigint;
+}
 
 /** A namespace: a device under a number. */
 export interface Namespace {
@@ -23,6 +37,8 @@ export interface Namespace {
   readonly device: BlockDevice;
   /** 16 bytes that never change for the namespace. */
   readonly uuid: Buffer;
+  /** How its target reaches it. Each namespace is a group of its own, whose number is that of the namespace. */
+  readonly access: Access;
 }
 
 /** What of a subsystem its controllers tell. */
@@ -33,18 +49,33 @@ export interface SubsystemFacts {
   readonly namespaces: ReadonlyMap<number, Namespace>;
 }
 
-export function identifyController(subsystem: SubsystemFacts, controllerId: number): Buffer {
+export function identifyController(
+  subsystem: SubsystemFacts,
+  { controllerId, uniquifier, random }: ControllerInstance,
+): Buffer {
   const data = Buffer.alloc(4096);
   const isDiscovery = subsystem.nqn === discoveryNqn;
   data.fill(" ", 4, 72);
   data.write(subsystem.serial, 4, 20, "latin1");
   data.write(subsystem.model, 24, 40, "latin1");
   data.write("1       ", 64, 8, "latin1");
-  data.writeUInt8(2, 76); // CMIC: several controllers
+  data.writeUInt8(isDiscovery ? 2 : 2 | 8, 76); // CMIC: several controllers, asymmetric access
   data.writeUInt8(maxTransferShift, 77);
   data.writeUInt16LE(controllerId, 78);
   data.writeUInt32LE(version, 80);
   data.writeUInt8(isDiscovery ? 2 : 1, 111);
+  if (!isDiscovery) {
+    const groups = Math.max(0, ...subsystem.namespaces.keys());
+    data.writeUInt32LE(accessEvents, 92); // OAES
+    data.writeUInt8(accessChangeSeconds, 342); // ANATT
+    data.writeUInt8(0x1f, 343); // ANACAP: all states
+    data.writeUInt32LE(groups, 344); // ANAGRPMAX
+    data.writeUInt32LE(groups, 348); // NANAGRPID
+    data.writeUInt32LE(groups, 540); // MNAN
+    data.writeUInt8(uniquifier, 135);
+    data.writeBigUInt64LE(random, 136);
+    data.writeUInt8(maxQueueEntries - 1, 1807); // CCRL: as many as a queue takes
+  }
   data.writeUInt8(3, 258); // ACL
   data.writeUInt8(3, 259); // AERL
   data.writeUInt16LE(1, 320); // KAS: 100 ms
@@ -68,12 +99,13 @@ export function identifyController(subsystem: SubsystemFacts, controllerId: numb
   return data;
 }
 
-export function identifyNamespace({ device, uuid }: Namespace): Buffer {
+export function identifyNamespace({ device, uuid, nsid }: Namespace): Buffer {
   const data = Buffer.alloc(4096);
   const blocks = BigInt(device.bytes / device.blockBytes);
   for (const at of [0, 8, 16]) data.writeBigUInt64LE(blocks, at);
   data.writeUInt8(1, 30); // NMIC: may be shared
   data.writeUInt8(device.trimsToZero ? 1 | 8 : 0, 33);
+  data.writeUInt32LE(nsid, 92); // ANAGRPID
   data.writeUInt8(device.isReadOnly ? 1 : 0, 99); // NSATTR: write protected
   uuid.copy(data, 104);
   data.writeUInt8(Math.log2(device.blockBytes), 130);
@@ -118,6 +150,29 @@ export function discoveryLog(nqns: readonly string[], host: string, port: number
   }
   return data;
 }
+
+/** The log of access: a group for each namespace, with its number where `withNamespaces` asks for it. */
+export function accessLog({ namespaces }: SubsystemFacts, withNamespaces: boolean): Buffer {
+  const groups = [...namespaces.values()];
+  const data = Buffer.alloc(accessLogBytes.header + groups.length * (accessLogBytes.group + 4));
+  data.writeBigUInt64LE(BigInt(groups.reduce((sum, { access }) => sum + access.changes, 0)), 0);
+  data.writeUInt16LE(groups.length, 8);
+  let at = accessLogBytes.header;
+  for (const { nsid, access } of groups) {
+    data.writeUInt32LE(nsid, at);
+    data.writeBigUInt64LE(BigInt(access.changes), at + 8);
+    data.writeUInt8(access.code, at + 16);
+    at += accessLogBytes.group;
+    if (!withNamespaces) continue;
+    data.writeUInt32LE(1, at - accessLogBytes.group + 4);
+    data.writeUInt32LE(nsid, at);
+    at += 4;
+  }
+  return data.subarray(0, at);
+}
+
+/** Lengths in the log of access: its header, and that of a group before its namespaces. */
+export const accessLogBytes = { header: 16, group: 32 } as const;
 
 /** The log of health: nothing is wrong. */
 export function healthLog(): Buffer {

@@ -18,7 +18,18 @@ export function workOf(controller: Controller, queueId: number, command: Command
   }
   if (!controller.isReady) return status.sequence;
   const namespace = controller.subsystem.namespaces.get(nsid);
-  return namespace === undefined ? status.invalidNamespace : ioWork(command, namespace.device);
+  if (namespace === undefined) return status.invalidNamespace;
+  const { access, device } = namespace;
+  const work = access.refusal ?? ioWork(command, device);
+  if ("code" in work) return work;
+  return {
+    bytes: work.bytes,
+    run: (data) =>
+      access.run(
+        () => work.run(data),
+        (why) => ({ status: why }),
+      ),
+  };
 }
 
 /** What two commands that came one behind the other ask for, or the statuses that they deserve. */
@@ -36,7 +47,18 @@ export function fusedWorkOf(
   if (!controller.isReady) return [status.sequence, status.fusedFailed];
   const namespace = controller.subsystem.namespaces.get(first.nsid);
   if (namespace === undefined) return [status.invalidNamespace, status.fusedFailed];
-  return fusedWork(first, second, namespace.device);
+  const { access, device } = namespace;
+  if (access.refusal !== undefined) return [access.refusal, status.fusedFailed];
+  const work = fusedWork(first, second, device);
+  if (!("run" in work)) return work;
+  return {
+    bytes: work.bytes,
+    run: (expected, data) =>
+      access.run(
+        () => work.run(expected, data),
+        (why) => fusedFaults([why]),
+      ),
+  };
 }
 
 /** The completions of two fused commands of which one or both are at fault. */

@@ -38,6 +38,10 @@ export const status = {
   writeFault: transient(0x280),
   readError: transient(0x281),
   compareFailure: final(0x285),
+  /** The path has lost the namespace for ever, or for a while, or is about to get it or to lose it. */
+  persistentLoss: transient(0x301),
+  inaccessible: transient(0x302),
+  accessChange: transient(0x303),
   /** A write command to a namespace that is read-only. */
   readOnly: final(0x182),
 } as const satisfies Record<string, Status>;

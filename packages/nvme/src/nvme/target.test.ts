@@ -159,6 +159,11 @@ describe("the admin queue", () => {
     expect((await control.answer(9)).result).toBe(0n);
     expect((await control.answer(3)).status).toBe(7);
     expect((await control.command({ opcode: admin.abort, words: [77 << 16] })).result).toBe(1n);
+    // Of another queue: the request that has that number here stays.
+    expect((await control.command({ opcode: admin.abort, words: [1 | (4 << 16)] })).result).toBe(1n);
+    control.sendCommand({ opcode: admin.abort, id: 9, words: [4 << 16] });
+    expect((await control.answer(9)).result).toBe(0n);
+    expect((await control.answer(4)).status).toBe(7);
   });
 
   it("flushes at a shutdown, and ends I/O queues at a reset", async () => {
@@ -238,6 +243,57 @@ it("admits a host again only when the devices have finished what it had under wa
   expect([wasAdmitted, controllers]).toEqual([false, 2]);
   expect((await admitted).status).toBe(0);
   expect(await device.compare(0, stamped(4096, 1))).toBe(true);
+});
+
+describe("a host has the target end another of its controllers", () => {
+  const endOther = (controllerId: number, identity: Buffer) => ({
+    opcode: admin.endOther,
+    words: [
+      controllerId + 65_536 * identity.readUInt8(135),
+      0,
+      ...[136, 140].map((at) => identity.readUInt32LE(at)),
+    ],
+  });
+
+  it("when the devices are done with what it had under way", async () => {
+    const device = memoryDevice({ bytes });
+    const flush = vi.spyOn(device, "flush");
+    let finish = () => {};
+    flush.mockImplementationOnce(() => new Promise<void>((resolve) => (finish = resolve)));
+    const { port, target } = await serve(device);
+    const { control, queue, controllerId } = await associate(port);
+    const identity = (await control.identify(1)).data;
+    expect(identity.readUInt8(1807)).toBeGreaterThan(0);
+    queue.sendCommand({ opcode: io.flush, nsid: 1, id: 1 });
+    await expect.poll(() => flush.mock.calls.length).toBe(1);
+    const next = await associate(port);
+    next.control.sendCommand({ ...endOther(controllerId, identity), id: 50 });
+    await control.ended();
+    await queue.ended();
+    // Commands of the host are answered meanwhile: this one would come behind the answer.
+    expect((await next.queue.read(0, 4096)).status).toBe(0);
+    expect(target.stats().controllers).toBe(2);
+    finish();
+    expect(await next.control.answer(50)).toMatchObject({ status: 0, result: 1n });
+    expect(target.stats().controllers).toBe(1);
+    // One that has ended has ended.
+    expect(await next.control.command(endOther(controllerId, identity))).toMatchObject({
+      status: 0,
+      result: 1n,
+    });
+  });
+
+  it("but not that of another host, its own, or one of another target", async () => {
+    const { port, target } = await serve();
+    const { control, controllerId } = await associate(port);
+    const identity = (await control.identify(1)).data;
+    const stranger = await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
+    expect(await stranger.control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    expect(await control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    const elsewhere = await associate((await serve()).port);
+    expect(await elsewhere.control.command(endOther(controllerId, identity))).toMatchObject({ status: 2 });
+    expect(target.stats().controllers).toBe(2);
+  });
 });
 
 describe("Connect is refused", () => {
@@ -454,6 +510,22 @@ describe("a PDU that is wrong ends its connection with TermReq, and no other", (
 });
 
 describe("a host that is silent", () => {
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  function controllerOf(keepAliveMs: number) {
+    const abort = vi.fn();
+    const controller = new Controller(
+      1,
+      { nqn: "nqn.2026-11.test:host", id: "1" },
+      { nqn, serial: "1", model: "test", namespaces: new Map() },
+      { host: "127.0.0.1", port: 4420, nqns: [] },
+      { keepAliveMs, adminQueue: { abort, settled: Promise.resolve() } },
+    );
+    return { controller, abort };
+  }
+
   it("loses its controller after the keep-alive time: no write is applied later", async () => {
     let finish = () => {};
     const isHeld = new Promise<void>((resolve) => (finish = resolve));
@@ -492,29 +564,41 @@ describe("a host that is silent", () => {
     expect(write).not.toHaveBeenCalled();
   });
 
+  it("has nothing done that was in its sockets when the time was over", async () => {
+    const { port, device } = await serve();
+    const { control, queue } = await associate(port);
+    const write = vi.spyOn(device, "write");
+    expect((await control.command({ opcode: admin.setFeatures, words: [0x0f, 200] })).status).toBe(0);
+    const words = blocksOf(0, 1);
+    const late = { opcode: io.write, nsid: 1, words, bytes: 4096, sglKind: sgl.inCapsule };
+    for (let id = 0; id < 32; id++) queue.sendCommand({ ...late, id }, stamped(4096, 1));
+    control.sendCommand({ opcode: admin.keepAlive, id: 1 });
+    // The kernel has the bytes, and this process reads none of them until the time is over.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 250);
+    await Promise.all([control.ended(), queue.ended()]);
+    expect(write).not.toHaveBeenCalled();
+  });
+
   it("keeps it by keep-alive commands", async () => {
     vi.useFakeTimers();
-    try {
-      const abort = vi.fn();
-      const controller = new Controller(
-        1,
-        { nqn: "nqn.2026-11.test:host", id: "1" },
-        { nqn, serial: "1", model: "test", namespaces: new Map() },
-        { host: "127.0.0.1", port: 4420, nqns: [] },
-        { keepAliveMs: 1000, adminQueue: { abort, settled: Promise.resolve() } },
-      );
-      for (let count = 0; count < 3; count++) {
-        vi.advanceTimersByTime(900);
-        expect(controller.isEnded).toBe(false);
-        await controller.execute(parseCommand(commandEntry({ opcode: admin.keepAlive })));
-      }
-      vi.advanceTimersByTime(1000);
-      expect(controller.isEnded).toBe(true);
-      expect(abort).toHaveBeenCalledTimes(1);
-      await controller.ended;
-    } finally {
-      vi.useRealTimers();
+    const { controller, abort } = controllerOf(1000);
+    for (let count = 0; count < 3; count++) {
+      vi.advanceTimersByTime(900);
+      expect(controller.isEnded).toBe(false);
+      await controller.execute(parseCommand(commandEntry({ opcode: admin.keepAlive })));
     }
+    vi.advanceTimersByTime(1000);
+    expect(controller.isEnded).toBe(true);
+    expect(abort).toHaveBeenCalledTimes(1);
+    await controller.ended;
+  });
+
+  it("keeps it for as long as it has asked, also for longer than timers run", () => {
+    vi.useFakeTimers();
+    const { controller } = controllerOf(2 ** 32 - 1);
+    vi.advanceTimersByTime(60_000);
+    expect(controller.isEnded).toBe(false);
+    controller.end();
   });
 
   it("in its handshake loses its connection", async () => {

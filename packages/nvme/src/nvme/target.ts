@@ -1,4 +1,4 @@
-import { createHash, randomInt } from "node:crypto";
+import { createHash, randomBytes, randomInt } from "node:crypto";
 import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
 import type { Implementation } from "cinnabar/standard";
 import { serveCapsules } from "../calls/capsule-server.ts";
@@ -10,6 +10,7 @@ import {
   SocketServer,
 } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
+import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
 import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
 import { maxIoQueues, maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
@@ -23,6 +24,8 @@ export interface NvmeSubsystem {
   readonly namespaces: readonly BlockDevice[];
   /** The NQNs of the hosts that may connect, or `any` for every host that reaches the port. */
   readonly hosts: readonly string[] | "any";
+  /** How this target reaches the namespaces at first. Default: `optimized`. `setAccess` changes it. */
+  readonly access?: NvmeAccess;
 }
 
 /** The options of `NvmeTarget.open`. */
@@ -44,7 +47,7 @@ export interface NvmeTargetOptions extends NvmeTargetBase, ConnectionLimits {
 const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
   const expected = "a subsystem: an object with nqn, namespaces and hosts";
   if (typeof value !== "object" || value === null) return fail(TypeError, where, name, expected, value);
-  const { nqn, namespaces, hosts } = value as NvmeSubsystem;
+  const { nqn, namespaces, hosts, access } = value as NvmeSubsystem;
   if (
     typeof nqn !== "string" ||
     !nqn.startsWith("nqn.") ||
@@ -56,6 +59,8 @@ const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
     fail(TypeError, where, `${name}.namespaces`, "an array of 1 to 1024 devices", namespaces);
   if (hosts !== "any" && !(Array.isArray(hosts) && hosts.every((one) => typeof one === "string")))
     fail(TypeError, where, `${name}.hosts`, 'an array of NQNs or "any"', hosts);
+  if (access !== undefined && !accesses.includes(access))
+    fail(TypeError, where, `${name}.access`, `one of ${accesses.join(", ")}`, access);
   return value as NvmeSubsystem;
 });
 
@@ -93,6 +98,7 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #server: SocketServer;
   readonly #subsystems: ReadonlyMap<string, Served>;
   readonly #controllers = new Set<Controller>();
+  readonly #family = { target: randomBytes(4).readUInt32LE(), all: this.#controllers };
   #address = { host: "", port: 0 };
   /** By chance at first: hosts refuse a second target of a subsystem whose controller has the number of the first's. */
   #lastId = randomInt(0xffef);
@@ -151,6 +157,31 @@ export class NvmeTarget implements AsyncDisposable {
   /** Counts at this moment. */
   stats(): NvmeTargetStats {
     return { ...this.#server.counts, controllers: this.#controllers.size };
+  }
+
+  /**
+   * Says how this target reaches the namespaces of a subsystem, or one of them: it is one path of hosts that have
+   * others, to targets with the same devices. Hosts are told, and go to their best path. With `inaccessible`,
+   * `persistent-loss` and `change`, commands that no device has begun are refused from now on; hosts repeat them on
+   * another path.
+   *
+   * @returns a promise that resolves when no device has a command of before under way for this target, so that another
+   * may change the blocks.
+   * @throws TypeError or RangeError for a subsystem, a namespace or a state that there is not.
+   */
+  async setAccess(nqn: string, access: NvmeAccess, nsid?: number): Promise<void> {
+    const where = "NvmeTarget.setAccess";
+    const subsystem = this.#subsystems.get(nqn);
+    if (subsystem === undefined) throw new RangeError(`${where}: there is no subsystem ${nqn}`);
+    if (!accesses.includes(access)) fail(TypeError, where, "access", `one of ${accesses.join(", ")}`, access);
+    const all = [...subsystem.namespaces.values()];
+    const chosen = nsid === undefined ? all : all.filter((one) => one.nsid === nsid);
+    if (chosen.length === 0) throw new RangeError(`${where}: ${nqn} has no namespace ${nsid}`);
+    const changed = chosen.filter((one) => one.access.set(access));
+    if (changed.length > 0)
+      for (const controller of this.#controllers)
+        if (controller.subsystem.nqn === nqn) controller.accessChanged();
+    await Promise.all(chosen.map((one) => one.access.quiet()));
   }
 
   /** Ends every controller, waits for what devices have under way, and stops listening. The devices stay open. */
@@ -226,6 +257,7 @@ export class NvmeTarget implements AsyncDisposable {
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       keepAliveMs,
       adminQueue: queue,
+      family: this.#family,
     });
     this.#controllers.add(controller);
     void controller.ended.then(() => this.#controllers.delete(controller));
@@ -233,24 +265,33 @@ export class NvmeTarget implements AsyncDisposable {
   }
 
   #find(nqn: string): Served | undefined {
-    return nqn === discoveryNqn ? { ...factsOf(discoveryNqn, []), hosts: "any" } : this.#subsystems.get(nqn);
+    return nqn === discoveryNqn
+      ? { ...factsOf(discoveryNqn, [], undefined), hosts: "any" }
+      : this.#subsystems.get(nqn);
   }
 }
 
 function servedOf(where: string, subsystems: readonly NvmeSubsystem[]): ReadonlyMap<string, Served> {
   const served = new Map<string, Served>();
-  for (const { nqn, namespaces, hosts } of subsystems) {
+  for (const { nqn, namespaces, hosts, access } of subsystems) {
     if (served.has(nqn)) throw new TypeError(`${where}: two subsystems have the name ${nqn}`);
-    served.set(nqn, { ...factsOf(nqn, namespaces), hosts });
+    served.set(nqn, { ...factsOf(nqn, namespaces, access), hosts });
   }
   return served;
 }
 
-function factsOf(nqn: string, devices: readonly BlockDevice[]): SubsystemFacts {
+function factsOf(
+  nqn: string,
+  devices: readonly BlockDevice[],
+  state: NvmeAccess | undefined,
+): SubsystemFacts {
   const digest = createHash("sha256").update(nqn).digest("hex");
   const namespaces = new Map<number, Namespace>();
   for (const [index, device] of devices.entries())
-    namespaces.set(index + 1, { nsid: index + 1, device, uuid: uuidOf(nqn, index + 1) });
+    namespaces.set(index + 1, {
+      ...{ nsid: index + 1, device, uuid: uuidOf(nqn, index + 1) },
+      access: new Access(state),
+    });
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
 }
 

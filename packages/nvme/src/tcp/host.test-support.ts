@@ -104,7 +104,8 @@ export class HostQueue {
   /** Resolves when the target has ended the connection. */
   async ended(): Promise<void> {
     this.socket.resume();
-    if (!this.socket.closed) await once(this.socket, "close");
+    // Not by `once` of node:events, which throws for a reset.
+    if (!this.socket.closed) await new Promise((resolve) => this.socket.once("close", resolve));
   }
 
   send(type: number, flags: number, header: Buffer, data?: Buffer): void {

@@ -43,6 +43,7 @@ export interface TcpQueueOptions {
 class Sent {
   readonly id: number;
   readonly startedMs = performance.now();
+  readonly isPatient: boolean;
   readonly toHost: Uint8Array | undefined;
   fromHost: Uint8Array | undefined;
   /** How much of `fromHost` was sent, and of `toHost` received. */
@@ -58,13 +59,14 @@ class Sent {
 
   constructor(
     id: number,
-    { fromHost, toHost }: HostCommand,
+    { fromHost, toHost, isPatient = false }: HostCommand,
     resolve: (answer: Answer) => void,
     reject: (error: unknown) => void,
   ) {
     this.id = id;
     this.fromHost = fromHost;
     this.toHost = toHost;
+    this.isPatient = isPatient;
     this.#resolve = resolve;
     this.#reject = reject;
   }
@@ -217,7 +219,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
       this.#writer.write(terminationParts(pduType.h2cTermReq, reason));
       this.#socket.setTimeout(terminationMs, () => this.#socket.destroy());
       void this.#writer.end();
-    } else if (this.#sent.size > 0)
+    } else if (this.#oldest() !== undefined)
       // Without a reset, the system would go on to send what the target has not taken.
       this.#socket.resetAndDestroy();
     else this.#socket.destroy();
@@ -225,6 +227,12 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     this.#sent.clear();
     this.#ids.fail(new QueueLostError(false, reason));
     this.#markLost(reason);
+  }
+
+  /** The command that has waited longest for an answer that should come soon. */
+  #oldest(): Sent | undefined {
+    for (const sent of this.#sent.values()) if (!sent.isPatient) return sent;
+    return undefined;
   }
 
   async #greet(digests: Digests): Promise<void> {
@@ -250,7 +258,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   #start(): void {
     this.#sweeper = setInterval(
       () => {
-        const [oldest] = this.#sent.values();
+        const oldest = this.#oldest();
         if (oldest !== undefined && performance.now() - oldest.startedMs > this.#timeoutMs)
           this.end(new Error(`the target did not answer a command within ${this.#timeoutMs} ms`));
       },
