@@ -14,7 +14,7 @@ export interface MemPeers extends Usage {
   callUs(count: number): Promise<number>;
 }
 
-/** Heartbeats of 10,000 sessions a second would leave one thread, and the slots of one port, no time for calls. */
+/** So long that no pings of 10,000 sessions fall into what is measured. */
 const heartbeatMs = 60_000;
 
 /** A server and its simulated peers in one process, over mem. */

@@ -1,11 +1,12 @@
 import { rm } from "node:fs/promises";
 import { describeFabrics } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
+import type { Footprint } from "./programs/commands.ts";
 import { Memory } from "./programs/memory-service.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child, sharedFiles } from "./support/child.ts";
 import { freshName } from "./support/fabrics.ts";
-import { endAllPeers, mebi, openEngine, startServer } from "./support/peers.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/peers.ts";
 
 /*
  * What the tests of conformance leave open of libfabric's shared memory. Engines of one process cannot meet over it, so
@@ -112,6 +113,51 @@ describe("ofi+shm", () => {
       token: "again",
     });
     await next.destroy();
+  });
+
+  it("loses a server that is killed at rest, and goes on with others", async () => {
+    const first = await startServer({ listen: `ofi+shm://${nameHere()}` });
+    const second = await startServer({ listen: `ofi+shm://${nameHere()}` });
+    const engine = await openEngine({ heartbeatMs: 1000 });
+    const doomed = (await engine.connect(first.url)).client(Trial);
+    const other = (await engine.connect(second.url)).client(Trial);
+    const held = outcome(doomed.hold({ key: "held" }));
+    await first.server.report("held");
+    await first.server.destroy();
+    expect(await held).toBe("unavailable");
+    expect(await other.echo({ token: "on" })).toMatchObject({ token: "on" });
+    const atRest = { sessions: 1, calls: { out: 0 }, deadlines: 0, ports: [{ addresses: 1, freeSlots: 64 }] };
+    await expect.poll(() => engine.stats()).toMatchObject(atRest);
+  });
+
+  it("tells the handlers of a client that is killed at rest, and serves others", async () => {
+    const { server, url } = await startServer({ listen: `ofi+shm://${nameHere()}`, heartbeatMs: 1000 });
+    const client = start("client", { url, name: "doomed" });
+    const engine = await openEngine();
+    const trial = (await engine.connect(url)).client(Trial);
+    await server.report("held");
+    await client.destroy();
+    expect(await server.report("aborted")).toMatchObject({ key: "doomed-0", code: "unavailable" });
+    expect(await trial.echo({ token: "on" })).toMatchObject({ token: "on" });
+    expect(await server.ask("stats")).toMatchObject({ sessions: 1, calls: { in: 0 }, deadlines: 0 });
+  });
+
+  it("has room for another peer when one has left, more often than it has room for", async () => {
+    const { server, url } = await startServer({ listen: `ofi+shm://${nameHere()}` });
+    const visit = async () => {
+      const engine = await openEngine();
+      expect(await (await engine.connect(url)).client(Trial).echo({ token: "here" })).toMatchObject({
+        token: "here",
+      });
+      await engine.close();
+    };
+    await visit();
+    const before = await server.ask<Footprint>("footprint");
+    // The provider has room for 256 at a time.
+    for (let i = 0; i < 300; i++) await visit();
+    await expect.poll(() => server.ask("stats")).toMatchObject({ sessions: 0, ports: [{ addresses: 0 }] });
+    const after = await server.ask<Footprint>("footprint");
+    expect(after.descriptors).toBeLessThanOrEqual(before.descriptors);
   });
 
   it("refuses to join engines of one process, which libfabric would crash", async () => {

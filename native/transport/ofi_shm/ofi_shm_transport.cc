@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <rdma/fi_errno.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -69,10 +71,11 @@ fabric::Result<std::unique_ptr<transport::Transport>> OfiShmTransport::open(
   }
   base::Fd lock;
   if (!lockFile(name, &lock)) return taken(name);
+  // What a dead process left. A new file tells its peers that another engine has the name.
+  if (lock) unlink(fabric::regionFileOf(name).c_str());
   auto endpoint = transport::openEndpoint(request, fabric::encodeRegionAddress(name));
   if (!endpoint) return endpoint.failure();
-  // A new file; what a dead process left is used again.
-  if (!lock && !lockFile(name, &lock)) return taken(name);
+  if (!lockFile(name, &lock) || !lock) return taken(name);
   return std::unique_ptr<transport::Transport>(
       std::make_unique<OfiShmTransport>(std::move(name), std::move(lock), std::move(*endpoint)));
 }
@@ -99,6 +102,57 @@ int OfiShmTransport::admit(const uint8_t* bytes, size_t length, transport::Peer*
   // A name that nobody has would be asked for again and again.
   if (access(fabric::regionFileOf(*name).c_str(), F_OK) != 0) return -FI_ECONNREFUSED;
   return insertInto(bytes, into);
+}
+
+fi_addr_t OfiShmTransport::insert(const uint8_t* bytes) {
+  removeGone();
+  fi_addr_t address = FabricTransport::insert(bytes);
+  if (address == FI_ADDR_NOTAVAIL) return address;
+  const char* text = reinterpret_cast<const char*>(bytes);
+  auto name = fabric::decodeRegionAddress(bytes, std::strlen(text) + 1);
+  auto [found, isNew] = files_.try_emplace(address);
+  File& file = found->second;
+  ++file.uses;
+  if (isNew && name) {
+    struct stat now {};
+    file.path = fabric::regionFileOf(*name);
+    if (stat(file.path.c_str(), &now) == 0) file.number = now.st_ino;
+  }
+  // It was there, and has a use again.
+  if (std::erase(left_, address) > 0) removeNow(address);
+  return address;
+}
+
+void OfiShmTransport::remove(fi_addr_t address) {
+  auto found = files_.find(address);
+  if (found == files_.end() || found->second.uses > 1) return removeNow(address);
+  left_.push_back(address);
+  removeGone();
+}
+
+/// Whether the engine lives that had the file when its address was inserted.
+bool OfiShmTransport::hasOwner(const File& file) {
+  base::Fd opened(::open(file.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  struct stat now {};
+  if (!opened || fstat(opened.get(), &now) != 0) return false;
+  return now.st_ino == file.number && flock(opened.get(), LOCK_SH | LOCK_NB) != 0;
+}
+
+void OfiShmTransport::removeGone() {
+  std::vector<fi_addr_t> left;
+  left.swap(left_);
+  for (fi_addr_t address : left) {
+    if (hasOwner(files_.at(address)))
+      left_.push_back(address);
+    else
+      removeNow(address);
+  }
+}
+
+void OfiShmTransport::removeNow(fi_addr_t address) {
+  FabricTransport::remove(address);
+  auto found = files_.find(address);
+  if (found != files_.end() && --found->second.uses == 0) files_.erase(found);
 }
 
 }  // namespace cinnabar::ofi_shm

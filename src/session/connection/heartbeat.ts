@@ -16,6 +16,14 @@ interface Awaited {
   readonly isNewcomer: boolean;
 }
 
+/** A ping without an answer, on the time of the clock. */
+interface Asked {
+  /** When it left. */
+  readonly atMs: number;
+  /** When its answer is so late that the peer is suspected. */
+  readonly lateMs: number;
+}
+
 /**
  * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was
  * killed never completes, on any provider. Any message counts as a sign of life; after a quarter of the bound without
@@ -45,10 +53,12 @@ export class Heartbeat implements SessionWatch {
   readonly #awaited = new Map<WatchedSession, Awaited>();
   /** How each session's peer answers. */
   readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
-  /** Pings without an answer, by when they left; and who has been without one for so long that it is suspected. */
-  readonly #asked = new Map<WatchedSession, number>();
+  /** Who has not answered, and who has not done so for so long that it is suspected. */
+  readonly #asked = new Map<WatchedSession, Asked>();
   readonly #suspected = new Set<WatchedSession>();
+  /** One timer for all that have been asked, not later than the first of them will be late. */
   #cancelDoubt: (() => void) | undefined;
+  #doubtMs = Number.POSITIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #lastTickMs = 0;
   #nowMs = 0;
@@ -109,10 +119,10 @@ export class Heartbeat implements SessionWatch {
 
   /** The answer to a ping has come. */
   ponged(session: WatchedSession): void {
-    const askedMs = this.#asked.get(session);
-    if (askedMs !== undefined) {
+    const asked = this.#asked.get(session);
+    if (asked !== undefined) {
       this.#asked.delete(session);
-      this.#detectorOf(session).sample(this.#clock.now() - askedMs);
+      this.#detectorOf(session).sample(this.#clock.now() - asked.atMs);
     }
     this.#trust(session);
   }
@@ -129,43 +139,43 @@ export class Heartbeat implements SessionWatch {
   #ask(session: WatchedSession): void {
     session.ping();
     if (this.#asked.has(session)) return;
-    this.#asked.set(session, this.#clock.now());
-    this.#doubtLater();
+    const atMs = this.#clock.now();
+    const lateMs = atMs + this.#patienceMs(session);
+    this.#asked.set(session, { atMs, lateMs });
+    this.#doubtAt(lateMs);
   }
 
-  /** One timer for all that have been asked, set to when the first of them will be late. */
-  #doubtLater(): void {
+  /** Thousands may be asked in one tick, so none looks at the others. */
+  #doubtAt(dueMs: number): void {
+    if (dueMs >= this.#doubtMs) return;
     this.#cancelDoubt?.();
-    this.#cancelDoubt = undefined;
-    let nextMs = Number.POSITIVE_INFINITY;
-    for (const [session, askedMs] of this.#asked) {
-      if (!this.#suspected.has(session)) nextMs = Math.min(nextMs, askedMs + this.#patienceMs(session));
-    }
-    if (nextMs === Number.POSITIVE_INFINITY) return;
-    const waitMs = Math.ceil(Math.max(1, nextMs - this.#clock.now()));
-    this.#cancelDoubt = this.#clock.timer(waitMs, () => this.#doubt(nextMs), true);
+    this.#doubtMs = dueMs;
+    const waitMs = Math.ceil(Math.max(1, dueMs - this.#clock.now()));
+    this.#cancelDoubt = this.#clock.timer(waitMs, () => this.#doubt(dueMs), true);
   }
 
   #doubt(dueMs: number): void {
     this.#cancelDoubt = undefined;
+    this.#doubtMs = Number.POSITIVE_INFINITY;
     this.#poll();
     const now = this.#clock.now();
     // We were late ourselves: the answers may wait behind what made us late. The next tick asks again.
     if (now - dueMs > this.#intervalMs) return this.#asked.clear();
-    for (const [session, askedMs] of this.#asked) {
-      const lateMs = now - askedMs;
-      if (this.#suspected.has(session) || lateMs < this.#patienceMs(session)) continue;
-      if (session.state !== "open") {
-        this.#asked.delete(session);
-        continue;
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const [session, { atMs, lateMs }] of this.#asked) {
+      if (this.#suspected.has(session)) continue;
+      if (session.state !== "open") this.#asked.delete(session);
+      else if (now < lateMs) nextMs = Math.min(nextMs, lateMs);
+      else {
+        this.#suspected.add(session);
+        const waitedMs = now - atMs;
+        session.observer?.onSuspect(
+          this.#detectorOf(session).phi(waitedMs),
+          this.#nowMs - session.heardMs + waitedMs,
+        );
       }
-      this.#suspected.add(session);
-      session.observer?.onSuspect(
-        this.#detectorOf(session).phi(lateMs),
-        this.#nowMs - session.heardMs + lateMs,
-      );
     }
-    this.#doubtLater();
+    this.#doubtAt(nextMs);
   }
 
   #trust(session: WatchedSession): void {

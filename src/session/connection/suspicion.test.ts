@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { senderState } from "../../wire/frame.ts";
 import { Confirmation } from "./confirmation.ts";
@@ -115,6 +115,37 @@ describe("a watched peer", () => {
     clock.stall(60 * boundMs);
     clock.advance(10 * boundMs);
     expect(events).toEqual([]);
+  });
+
+  it("is one of thousands that are asked in one tick, with one timer for all", () => {
+    const { clock, events, heartbeat, session, fake } = setUp();
+    const others = Array.from(
+      { length: 5000 },
+      () => ({ ...fake, observer: undefined }) as unknown as Session,
+    );
+    for (const each of [session, ...others]) heartbeat.watch(each);
+    const timer = vi.spyOn(clock, "timer");
+    clock.advance(0.5 * boundMs);
+    // Two ticks, and the doubt.
+    expect(timer).toHaveBeenCalledTimes(3);
+    clock.advance(0.25 * boundMs);
+    expect(events).toEqual(["suspect true true"]);
+  });
+
+  it("is suspected in its own time, after one that was asked before it and has answered", () => {
+    const { clock, events, peer, heartbeat, session, fake } = setUp();
+    const answer = () => {
+      quick.heardMs = heartbeat.nowMs;
+      heartbeat.ponged(quick);
+    };
+    const ping = () => void clock.timer(1, answer);
+    const quick = { ...fake, observer: undefined, ping } as unknown as Session;
+    peer.answersAfterMs = 5;
+    for (const each of [quick, session]) heartbeat.watch(each);
+    clock.advance(20 * boundMs);
+    peer.answersAfterMs = Number.POSITIVE_INFINITY;
+    clock.advance(2 * boundMs);
+    expect(events).toEqual(["suspect true true", "ended"]);
   });
 
   it("leaves no timer behind when the heartbeat is closed", () => {

@@ -20,9 +20,12 @@ export const fabrics: readonly Fabric[] = isOverNet
 
 /**
  * The same, and libfabric's shared memory, for what a provider has to do as others do. Nothing repairs it: the tests of
- * peers that are killed or stopped, and those of one process, leave it out (docs/guide/fabrics.md).
+ * peers that are killed or stopped at work, and those of one process, leave it out (docs/guide/fabrics.md).
  */
-export const fabricsAndOfiShm: readonly Fabric[] = isOverNet ? fabrics : [...fabrics, "ofi+shm"];
+export const andOfiShm = (list: readonly Fabric[]): readonly Fabric[] =>
+  isOverNet ? list : [...list, "ofi+shm"];
+
+export const fabricsAndOfiShm: readonly Fabric[] = andOfiShm(fabrics);
 
 /** `fabrics`, and `net` in the short form too. */
 export const fabricsAndNet: readonly Fabric[] = fabrics.includes("net") ? fabrics : [...fabrics, "net"];
