@@ -121,7 +121,7 @@ export class SessionMover implements SealedMover {
       transfer.onMoved(piece.bytes);
     } finally {
       // The owner may still read after a request that was given up. It finds another piece then: ciphertext that its tag
-      // does not open, or bytes for which it has no call any more.
+      // does not open. Where nothing is sealed, these bytes may come into a range whose put has failed by its deadline.
       place.giveBack();
     }
   }
