@@ -204,8 +204,8 @@ Napi::Value registerRegion(const Info& info) {
   size_t size;
   uint64_t offset, length, access;
   if (!readBuffer(info.Env(), info[1], &bytes, &size) || !integer(info, 2, kMostOffset, &offset) ||
-      !integer(info, 3, kMostOffset, &length) || !integer(info, 4, 3, &access) || offset > size ||
-      length > size - offset) {
+      !integer(info, 3, kMostOffset, &length) || !integer(info, 4, fabric::kSource, &access) ||
+      offset > size || length > size - offset) {
     return number(info, -EINVAL);
   }
   int region = holder->port->registerRegion(bytes + offset, length, static_cast<uint32_t>(access));

@@ -55,7 +55,9 @@ void Port::close() {
 size_t Port::maxTransferBytes() const { return std::min(traits().maxMessageBytes, kMostTransfer); }
 
 int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
-  if (bytes == nullptr || length == 0 || access > (fabric::kRemoteRead | fabric::kRemoteWrite))
+  bool isSource = access == fabric::kSource;
+  if (bytes == nullptr || length == 0 ||
+      (access > (fabric::kRemoteRead | fabric::kRemoteWrite) && !isSource))
     return -FI_EINVAL;
   if (regions_.isFull()) return -FI_ENOSPC;
   // A peer that knows a key may use it until the region is gone, so keys are drawn at random. A

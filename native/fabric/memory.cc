@@ -28,10 +28,13 @@ int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t 
   int mode = endpoint.traits().mrMode;
   uint64_t local = 0;
   if (mode & FI_MR_LOCAL) {
-    local = use == Use::transfers ? FI_READ | FI_WRITE : endpoint.traits().messageRights;
+    // FI_READ is for memory that we read into (fi_mr(3)).
+    uint64_t transfers = access == kSource ? FI_WRITE : FI_READ | FI_WRITE;
+    local = use == Use::transfers ? transfers : endpoint.traits().messageRights;
   }
+  bool isGranted = (access & (kRemoteRead | kRemoteWrite)) != 0;
   std::unique_ptr<Region> region(
-      new Region(static_cast<uint8_t*>(bytes), length, local, access != 0));
+      new Region(static_cast<uint8_t*>(bytes), length, local, isGranted));
   uint64_t rights = 0;
   if (access & kRemoteRead) rights |= FI_REMOTE_READ;
   if (access & kRemoteWrite) rights |= FI_REMOTE_WRITE;

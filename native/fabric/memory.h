@@ -13,6 +13,8 @@ namespace cinnabar::fabric {
 /// What a peer may do with a region; a region with none serves local transfers only.
 constexpr uint32_t kRemoteRead = 1;
 constexpr uint32_t kRemoteWrite = 2;
+/// No right of a peer's: our own transfers read the memory and never write it.
+constexpr uint32_t kSource = 4;
 
 /// Registered memory. Does not own the bytes: its maker keeps them alive until it is gone.
 ///

@@ -425,7 +425,12 @@ TEST_SUITE("waiting operations") {
     extents[0].region = whole;
     CHECK(many(1) == -FI_EINVAL);  // withdrawn
     CHECK(p.registerRegion(memory.data(), 0, 0) == -FI_EINVAL);
-    CHECK(p.registerRegion(memory.data(), 1, 4) == -FI_EINVAL);
+    CHECK(p.registerRegion(memory.data(), 1, 5) == -FI_EINVAL);
+    CHECK(p.registerRegion(memory.data(), 1, 8) == -FI_EINVAL);
+    int source = p.registerRegion(memory.data(), 1, fabric::kSource);
+    REQUIRE(source >= 0);
+    CHECK_FALSE(p.region(static_cast<uint32_t>(source))->isGranted());
+    CHECK(p.deregisterRegion(static_cast<uint32_t>(source)) == 0);
     CHECK(p.deregisterRegion(99) == -FI_EINVAL);
     CHECK(p.deregisterRegion(region) == 0);
     CHECK(p.deregisterRegion(region) == -FI_EINVAL);

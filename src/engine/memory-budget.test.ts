@@ -7,7 +7,7 @@ import {
 } from "../base/flow/engine-limits.ts";
 import { smallInputBytes } from "../session/calls/incoming-calls.ts";
 import { leastWindowBytes } from "../session/streams/item-arrivals.ts";
-import { stagingPoolBytes } from "../transfer/sealed/staging.ts";
+import { stagingPoolBytes } from "../transfer/staging.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
 import { Engine } from "./engine.ts";
 

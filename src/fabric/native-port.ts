@@ -5,7 +5,7 @@ import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
 import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
-import { isOfFile, pinsNoFiles } from "./libfabric/file-memory.ts";
+import { isOfFile, pinRefusal, pinsNoFiles } from "./libfabric/file-memory.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
 import {
@@ -390,7 +390,9 @@ export class NativePort implements Port {
   #registerError(status: number, bytes: number, isFile: boolean): RpcError {
     const failure = { provider: this.provider, op: "fi_mr_reg", code: status };
     if (isFile && (status === noPages || status === notSupported))
-      return fabricError({ ...failure, rpcCode: "unimplemented", message: `fi_mr_reg: ${pinsNoFiles}` });
+      return pinRefusal(
+        fabricError({ ...failure, rpcCode: "unimplemented", message: `fi_mr_reg: ${pinsNoFiles}` }),
+      );
     const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
     if (status !== -noMemory || this.scheme !== "verbs" || leftBytes === null || bytes <= leftBytes)
       return fabricError(failure);

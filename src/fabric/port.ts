@@ -3,8 +3,11 @@ import type { PortDescription } from "./libfabric/port-report.ts";
 import type { Scheme } from "./libfabric/url.ts";
 import type { Target } from "./target.ts";
 
-/** Bits of the access of `register`: what peers may do. `local`: only this port uses the memory. */
-export const access = { local: 0, remoteRead: 1, remoteWrite: 2 } as const;
+/**
+ * Bits of the access of `register`: what peers may do. `local`: only this port uses the memory. `source`: and it only
+ * sends from there.
+ */
+export const access = { local: 0, remoteRead: 1, remoteWrite: 2, source: 4 } as const;
 
 /** Gets the completion of a posted message. */
 export interface SendListener {

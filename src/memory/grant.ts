@@ -38,6 +38,8 @@ export function withEnds(grant: Grant, { release, onHeld }: GrantEnds): Grant {
 /** A registration as one call uses it. */
 export interface UsedRegistration {
   readonly descriptor: RegionDescriptor;
+  /** The peer has no access to the memory itself. */
+  readonly isByRequest: boolean;
   /** The call has ended. `onReleased` is called when no access of the peer by this call can be in progress. */
   release(onReleased: () => void): void;
 }
@@ -57,17 +59,11 @@ export class RegionGrant implements Grant {
   wanted = true;
   #released = false;
 
-  /** `isByRequest`: the peer has no access to the memory itself. */
-  constructor(
-    registration: UsedRegistration,
-    memory: readonly Uint8Array[],
-    isByRequest: boolean,
-    ends: RegionGrantEnds,
-  ) {
+  constructor(registration: UsedRegistration, memory: readonly Uint8Array[], ends: RegionGrantEnds) {
     this.#registration = registration;
     this.#ends = ends;
     this.memory = memory;
-    this.isByRequest = isByRequest;
+    this.isByRequest = registration.isByRequest;
     this.descriptor = registration.descriptor;
     this.bytes = registration.descriptor.bytes;
   }

@@ -157,9 +157,8 @@ export class RegionCore {
     const onGivenUp = () => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#settle();
     };
-    const isByRequest = keys === unregistered;
-    const registration = this.#registrationFor(keys, isByRequest ? undefined : lasting);
-    const grant = new RegionGrant(registration, this.segments, isByRequest, { onRevoke, onBack, onGivenUp });
+    const registration = this.#registrationFor(keys, keys === unregistered ? undefined : lasting);
+    const grant = new RegionGrant(registration, this.segments, { onRevoke, onBack, onGivenUp });
     for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
       core.#grants.add(grant);
     return grant;
@@ -168,7 +167,7 @@ export class RegionCore {
   #registrationFor(keys: KeyIssuer, lasting: LastingRegistrations | undefined): UsedRegistration {
     const allowed = rights[this.access];
     if (lasting === undefined || this.#keys === "call")
-      return new RegionRegistration(keys, this.segments, allowed);
+      return new RegionRegistration(keys, this.segments, allowed, lasting?.putsByRequest);
     const registration = lasting.of(this, allowed, (gone) => {
       this.#lasting.delete(gone);
       this.#settle();

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { access } from "../fabric/port.ts";
 import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { RegionCore } from "./region-core.ts";
 import { grantedHere, LastingRegistrations } from "./region-registration.ts";
@@ -25,6 +26,44 @@ function setUp<P extends FakePort>(port: P) {
   const grant = (onRevoke = ignore) => core.grantTo(port, onRevoke, lasting);
   return { port, clock, core, lasting, grant, released };
 }
+
+describe("memory that peers may write and the port does not let them", () => {
+  const registered = (port: FakePort) => [...port.rights.values()];
+
+  it.each([
+    ["write", 2, [], true],
+    ["read_write", 3, [access.remoteRead, access.remoteRead], false],
+  ] as const)(
+    "granted as %s is named for puts by request, and registered for what is left",
+    (may, rights, held, isByRequest) => {
+      for (const keys of ["call", "region"] as const) {
+        const port = new FakePort();
+        const segments = [new Uint8Array(60), new Uint8Array(40)];
+        for (const { buffer } of segments) port.unpinned.add(buffer);
+        const core = new RegionCore({ onRegionReleased: ignore }, segments, may, { keys });
+        const lasting = new LastingRegistrations(port);
+        expect(() => core.grantTo(port, ignore, lasting)).toThrow("pins no files");
+        expect([registered(port), core.grants]).toEqual([[], 0]);
+        lasting.putsByRequest = true;
+        const grant = core.grantTo(port, ignore, lasting);
+        expect(grant.descriptor).toMatchObject({ access: rights, bytes: 100, putsByRequest: true });
+        expect([registered(port), grant.isByRequest]).toEqual([held, isByRequest]);
+        grant.release();
+        core.dispose();
+        expect(registered(port)).toEqual([]);
+      }
+    },
+  );
+
+  it("is refused as before where something else is the reason", () => {
+    const port = new FakePort();
+    const lasting = new LastingRegistrations(port);
+    lasting.putsByRequest = true;
+    const core = new RegionCore({ onRegionReleased: ignore }, [new Uint8Array(60)], "write");
+    port.refuseMemory = new Error("no memory");
+    expect(() => core.grantTo(port, ignore, lasting)).toThrow("no memory");
+  });
+});
 
 describe("a registration that outlives calls", () => {
   it("serves all calls of a session, and each session has its own", () => {

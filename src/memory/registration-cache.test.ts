@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { access } from "../fabric/port.ts";
 import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 import { dropIdleRegistrations, hold, RegistrationCache, registrations } from "./registration-cache.ts";
@@ -49,6 +50,20 @@ describe("the registration cache", () => {
       evictions: 0,
       invalidations: 0,
     });
+  });
+
+  it("registers what the port cannot write to for puts alone, and says so", () => {
+    const { port, cache } = setUp();
+    const file = view();
+    port.unpinned.add(file.buffer);
+    expect(cache.holdTarget(file)).toBeUndefined();
+    const held = cache.hold(file);
+    expect([...port.rights.values()]).toEqual([access.source]);
+    expect(cache.holdTarget(file)).toBeUndefined();
+    held.release();
+    expect(cache.stats()).toMatchObject({ held: 0, idle: 1, hits: 1, misses: 1 });
+    cache.holdTarget(view())?.release();
+    expect([...port.rights.values()]).toEqual([access.source, access.local]);
   });
 
   it("drops a registration that has been idle for a second, never one that is held", () => {

@@ -1,5 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type Clock, systemClock } from "../base/time/clock.ts";
+import { isPinRefusal } from "../fabric/libfabric/file-memory.ts";
 import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
 import { detached, isDetached } from "./exposable.ts";
 import { addUser, removeUser } from "./memory-users.ts";
@@ -49,6 +50,8 @@ export class RegistrationCache {
   readonly #clock: Clock;
   readonly #bounds: RegistrationBounds;
   readonly #entries = new Map<ArrayBufferLike, Entry>();
+  /** Files that the device does not pin for writing. Their registrations are good for puts alone. */
+  readonly #unwritable = new WeakSet<ArrayBufferLike>();
   /**
    * Entries in use whose buffer was transferred or has grown, and views registered by themselves: not in the map, not
    * yet deregistered.
@@ -71,7 +74,7 @@ export class RegistrationCache {
     this.#bounds = bounds;
   }
 
-  /** A registration for a view that is neither empty nor detached. @throws RpcError of the provider. */
+  /** A registration for a view that is neither empty nor detached, to read from. @throws RpcError of the provider. */
   hold(view: ArrayBufferView): HeldMemory {
     const buffer = view.buffer;
     let entry = this.#entries.get(buffer);
@@ -84,7 +87,7 @@ export class RegistrationCache {
       // What could never lie idle is not worth pinning whole for a part of it.
       const whole = buffer.byteLength <= this.#bounds.maxIdleBytes;
       const [from, bytes] = whole ? [0, buffer.byteLength] : [view.byteOffset, view.byteLength];
-      const memory = this.#register(buffer, from, bytes);
+      const memory = this.#registerOwn(buffer, from, bytes);
       entry = { buffer, bytes, from, memory, users: 0, sweeps: 0, releasedAt: 0, outside: !whole };
       this.#bytes += bytes;
       if (whole) this.#entries.set(buffer, entry);
@@ -96,6 +99,17 @@ export class RegistrationCache {
     entry.users++;
     addUser(buffer);
     return new HeldMemory(this, entry, view.byteOffset - entry.from);
+  }
+
+  /** The same to write to. Undefined where the port cannot. */
+  holdTarget(view: ArrayBufferView): HeldMemory | undefined {
+    // Only a registration shows whether it is one for writing.
+    if (!this.#unwritable.has(view.buffer)) {
+      const held = this.hold(view);
+      if (!this.#unwritable.has(view.buffer)) return held;
+      held.release();
+    }
+    return undefined;
   }
 
   /** @internal */
@@ -129,11 +143,21 @@ export class RegistrationCache {
     };
   }
 
+  #registerOwn(buffer: ArrayBufferLike, from: number, bytes: number): RegisteredMemory {
+    try {
+      if (!this.#unwritable.has(buffer)) return this.#register(buffer, from, bytes, access.local);
+    } catch (error) {
+      if (!isPinRefusal(error)) throw error;
+      this.#unwritable.add(buffer);
+    }
+    return this.#register(buffer, from, bytes, access.source);
+  }
+
   /** When no more memory may be locked, idle registrations give way. */
-  #register(buffer: ArrayBufferLike, from: number, bytes: number): RegisteredMemory {
+  #register(buffer: ArrayBufferLike, from: number, bytes: number, rights: number): RegisteredMemory {
     for (;;) {
       try {
-        return this.#port.register(buffer, from, bytes, access.local);
+        return this.#port.register(buffer, from, bytes, rights);
       } catch (error) {
         const isShort = error instanceof RpcError && error.code === "resource_exhausted";
         if (!isShort || this.#idle === 0) throw error;
@@ -262,14 +286,29 @@ const nothing: RegistrationStats = {
 };
 
 /**
- * Registers local memory for a transfer over `port`: the view's whole buffer, once; the next transfer finds it
- * registered. Each call needs one `release`, when nothing posted touches the view any more. Accepts ArrayBuffers and
+ * Registers local memory that a transfer over `port` reads from: the view's whole buffer, once; the next transfer finds
+ * it registered. Each call needs one `release`, when nothing posted touches the view any more. Accepts ArrayBuffers and
  * SharedArrayBuffers.
  *
  * @throws TypeError for an empty view, and for a view of a resizable ArrayBuffer, whose pages go away when it shrinks;
  * RpcError `failed_precondition` for detached memory, or the provider's error.
  */
 export function hold(port: Port, view: ArrayBufferView): HeldMemory {
+  return cacheFor(port, view).hold(view);
+}
+
+/**
+ * The same for memory that a transfer writes to. Undefined where the port cannot: its device does not pin the pages of a
+ * file for writing.
+ *
+ * @throws as `hold`.
+ */
+export function holdTarget(port: Port, view: ArrayBufferView): HeldMemory | undefined {
+  return cacheFor(port, view).holdTarget(view);
+}
+
+/** The cache of a port, for a view that can be registered. */
+function cacheFor(port: Port, view: ArrayBufferView): RegistrationCache {
   if (view.byteLength === 0) {
     if (isDetached(view.buffer)) throw detached("the local memory");
     throw new TypeError("an empty view cannot be registered");
@@ -280,7 +319,7 @@ export function hold(port: Port, view: ArrayBufferView): HeldMemory {
     cache = new RegistrationCache(port, systemClock);
     caches.set(port, cache);
   }
-  return cache.hold(view);
+  return cache;
 }
 
 /** @throws TypeError for a view of a resizable ArrayBuffer. */

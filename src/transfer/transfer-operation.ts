@@ -3,16 +3,19 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import { channels, publisherHere } from "../base/observe/channels.ts";
 import type { CallOperations, CallSettler } from "../call/call-operations.ts";
 import { isDamaged } from "../fabric/libfabric/file-memory.ts";
+import type { Port } from "../fabric/port.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
-import { assertFixed, hold } from "../memory/registration-cache.ts";
+import { assertFixed, hold, holdTarget } from "../memory/registration-cache.ts";
+import { sliceRemoteSegments } from "../memory/remote-region.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
-import { planExtents } from "./extents.ts";
-import { pacingOf } from "./pacing.ts";
+import { type LocalSegment, planExtents, type RegisteredPart } from "./extents.ts";
+import { type Pacing, pacingOf } from "./pacing.ts";
 import { sendPutNotification } from "./put-notification.ts";
-import { type OneSidedListener, Scheduler } from "./scheduler.ts";
+import { Scheduler } from "./scheduler.ts";
+import { StagedGet, type StagedListener } from "./staged-get.ts";
 import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
 import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
@@ -32,7 +35,7 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
  * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements OneSidedListener, SealedTransferListener {
+export class TransferOperation implements StagedListener, SealedTransferListener {
   readonly op: "get" | "put";
   readonly route: PeerLink;
   readonly #scope: TransferScope;
@@ -129,20 +132,13 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   #post(parts: readonly CheckedPart[]): void {
     const { port, address, clock, sealedMover } = this.route;
     this.#beganMs = clock.now();
-    if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
-    const registered = parts.map(({ remote, offset, bytes, local }) => ({
-      remote: remote.segments,
-      remoteOffset: offset,
-      local: local.map((view) => {
-        const held = hold(port, view);
-        this.#held.push(held);
-        return { memory: held.memory, offset: held.offset, bytes: view.byteLength };
-      }),
-      localOffset: 0,
-      bytes,
-    }));
-    const extents = planExtents(registered);
+    if (sealedMover !== undefined) return this.#postByRequest(sealedMover, parts);
+    if (this.op === "put" && parts.some(({ remote }) => remote.putsByRequest))
+      return this.#postByRequest(this.route.putMover, parts);
     const pacing = pacingOf(port, this.#options);
+    const registered = this.#register(port, parts);
+    if (registered === undefined) return this.#postStaged(parts, pacing);
+    const extents = planExtents(registered);
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
     const notification = isOne ? this.#carriedNotification() : undefined;
     this.#carriesNotification = notification !== undefined;
@@ -156,9 +152,51 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     });
   }
 
-  #postSealed(mover: SealedMover, parts: readonly CheckedPart[]): void {
+  /** The parts with their local memory registered. Undefined where the port cannot write to some of it. */
+  #register(port: Port, parts: readonly CheckedPart[]): RegisteredPart[] | undefined {
+    const registered: RegisteredPart[] = [];
+    for (const { remote, offset, bytes, local } of parts) {
+      const segments: LocalSegment[] = [];
+      for (const view of local) {
+        const held = this.op === "get" ? holdTarget(port, view) : hold(port, view);
+        if (held === undefined) return undefined;
+        this.#held.push(held);
+        segments.push({ memory: held.memory, offset: held.offset, bytes: view.byteLength });
+      }
+      registered.push({
+        remote: remote.segments,
+        remoteOffset: offset,
+        local: segments,
+        localOffset: 0,
+        bytes,
+      });
+    }
+    return registered;
+  }
+
+  #postStaged(parts: readonly CheckedPart[], pacing: Pacing): void {
+    this.#useLocal(parts);
+    const staged = new StagedGet({
+      peer: this.route,
+      remote: parts.flatMap(({ remote, offset, bytes }) =>
+        sliceRemoteSegments(remote.segments, offset, bytes),
+      ),
+      local: parts.flatMap(({ local }) => local),
+      pacing,
+      listener: this,
+    });
+    this.#chunked = staged;
+    staged.start();
+  }
+
+  /** The memory stays in use until the transfer has landed, also where it is not registered. */
+  #useLocal(parts: readonly CheckedPart[]): void {
     for (const { local } of parts) for (const view of local) assertFixed(view);
     this.#held.push(...parts.map(({ local }) => useAll(local)));
+  }
+
+  #postByRequest(mover: SealedMover, parts: readonly CheckedPart[]): void {
+    this.#useLocal(parts);
     this.#chunked = mover.start({
       op: this.op,
       parts: parts.map(({ remote: { grantKey, grantOffset }, offset, local }) => ({
@@ -197,6 +235,12 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#moveEnded();
     if (!this.#settled && this.moved === this.total) this.#complete();
     else this.#fail(error === undefined ? stoppedEarly(this) : refusedByOwner(this, error));
+    this.#afterMove();
+  }
+
+  onStagingFailed(error: RpcError): void {
+    this.#moveEnded();
+    this.#fail(error);
     this.#afterMove();
   }
 

@@ -26,6 +26,7 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
     clock,
     wakeProgress: () => {},
     onLanded: (op, bytes) => void landed.push([op, bytes]),
+    putMover: { start: () => expect.fail("no test puts by request") },
   };
   const route = way as PeerLink;
   const call = new IncomingCall({ answer: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);

@@ -46,6 +46,8 @@ export const feature = {
   /** Compressed bodies, in this format. `zstd` goes with `deflate`. */
   deflate: 2,
   zstd: 3,
+  /** Regions into which puts go by request. */
+  putsByRequest: 4,
 } as const;
 
 /** The address of one lane of a dispatcher. */

@@ -52,6 +52,9 @@ const Store = service("store.v1", {
   keep: unary({ input: z.object({ region: bulk("read") }), output: z.number() }),
 });
 
+/** What happens to the file when a handler has its region; set by the test. */
+let beforeGet = () => {};
+
 const kept = { begun: deferred(), ended: deferred<unknown>() };
 
 const store = implement(Store, {
@@ -67,6 +70,7 @@ const store = implement(Store, {
   },
   async read({ from, offset, length }, call) {
     const bytes = new Uint8Array(length);
+    beforeGet();
     await call.get(from, bytes, { offset });
     return bytes;
   },
@@ -145,6 +149,26 @@ describe.each(transports)("a mapped file over $name", (provider) => {
     expect(codeOf(await failure(file.flush()))).toBe("data_loss");
     expect(() => file.slice(0, 1)).toThrow("has lost bytes");
     expect(client.stats().mappedFiles).toEqual({ files: 1, bytes: 1 << 20, damaged: 1 });
+  });
+
+  /**
+   * Long enough that the kernel reads it from the file's pages, over tcp too: no signal tells its owner. A device has
+   * pinned the pages, and reads what was in them.
+   */
+  it.skipIf(provider.scheme === "verbs").each([
+    ["behind the cut", 1 << 20],
+    ["across the cut", 0],
+  ])("that is truncated gives a peer an error for much of it, %s", async (_, offset) => {
+    const { store, client } = await opened(true);
+    const path = patterned(4 << 20);
+    await using file = await client.mapFile(path, { access: "read" });
+    beforeGet = () => truncateSync(path, 1 << 20);
+    try {
+      const read = store.read({ from: file, offset, length: (4 << 20) - offset });
+      expect(codeOf(await failure(read))).toBe("data_loss");
+    } finally {
+      beforeGet = () => {};
+    }
   });
 
   it("ends the calls that hold it when this process meets what was cut off", async () => {

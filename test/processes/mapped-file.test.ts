@@ -54,8 +54,10 @@ describe.each(fabricsAndNet.filter((fabric) => !isDevice(fabric)))("a mapped fil
     await begun.promise;
     isCut = true;
     await truncate(path, mebi);
-    // Where the owner meets the cut first, it takes the region back from the borrower.
-    expect(["data_loss", "aborted"]).toContain(await end);
+    // Where the owner meets the cut first, it takes the region back from the borrower. Over tcp its connection breaks
+    // else. Where both sides make the next one at once, the owner's reason may be lost (docs/design/sessions.md).
+    const ends = ["data_loss", "aborted", ...(fabric === "tcp" ? ["unavailable"] : [])];
+    expect(ends).toContain(await end);
     expect(await owner.ask("isDamaged")).toBe(true);
     await expect(owner.ask("flush")).rejects.toThrow("[data_loss]");
     // It serves on.

@@ -289,12 +289,13 @@ void ShmTransport::wake() {
 
 int ShmTransport::registerMemory(void* bytes, size_t length, uint32_t access, uint64_t key,
                                  std::unique_ptr<fabric::Region>* into) {
-  *into = fabric::Region::unregistered(bytes, length, access, key);
+  uint32_t rights = access == fabric::kSource ? 0 : access;
+  *into = fabric::Region::unregistered(bytes, length, rights, key);
   return 0;
 }
 
 bool ShmTransport::publishKey(const fabric::Region& region, uint32_t access) {
-  return access == 0 || keys_->add(region.key(), region.base(), region.length(), access);
+  return region.key() == 0 || keys_->add(region.key(), region.base(), region.length(), access);
 }
 
 void ShmTransport::withdraw(uint32_t index, fabric::Region& region) {

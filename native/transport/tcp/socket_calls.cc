@@ -129,10 +129,19 @@ bool isBad(const Socket* socket) {
   return true;
 }
 
+/// The kernel could not read what was to leave: memory of a file that has lost bytes. The provider
+/// drops such a message, of which a part may have left, and goes on with the next one. The other
+/// side would take that for the rest, or wait for ever. So the connection ends.
+void onUnreadable(int fd, Socket& socket) {
+  setStage(socket, Stage::bad);
+  shutdown(fd, SHUT_RDWR);
+}
+
 void onWritten(int fd, Socket& socket, const iovec* runs, size_t count, ssize_t sent) {
   Stage stage = stageOf(socket);
   if (stage == Stage::other) return;
   if (sent <= 0) {
+    if (sent < 0 && errno == EFAULT) return onUnreadable(fd, socket);
     if (stage == Stage::connecting && !isRetry(errno)) unreachable(socket, errno);
     return;
   }

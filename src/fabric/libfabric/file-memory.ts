@@ -1,4 +1,5 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
+import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { NativeError } from "./addon.ts";
 import { addonIfThere, requireAddon } from "./libfabric.ts";
 
@@ -84,6 +85,19 @@ export function onLostPages(listener: () => void): () => void {
 /** Whether the buffer shows a file. */
 export function isOfFile(buffer: ArrayBufferLike): boolean {
   return anyShown && shown.has(buffer);
+}
+
+const refusals = new WeakSet<object>();
+
+/** Marks the error of a port whose device pins no pages of a file for writing. */
+export function pinRefusal(error: RpcError): RpcError {
+  refusals.add(error);
+  return error;
+}
+
+/** Whether a port has refused memory because its device pins no pages of a file for writing. */
+export function isPinRefusal(error: unknown): boolean {
+  return typeof error === "object" && error !== null && refusals.has(error);
 }
 
 function note(buffer: ArrayBuffer): void {

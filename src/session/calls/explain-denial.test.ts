@@ -22,15 +22,16 @@ function asking() {
 const broke = { code: "unavailable", message: expect.stringContaining("broke when a transfer was refused") };
 
 describe("the request to explain a denied transfer", () => {
-  it("is answered before the session ends, as its connection broke", async () => {
+  it.each([
+    [5, "permission_denied"],
+    [7, "permission_denied"],
+    [11, "out_of_range"],
+    [15, "data_loss"],
+    [12, undefined],
+  ])("is answered, with code %i, before the session ends, as its connection broke", async (word, reason) => {
     const all = asking();
-    all.receive({
-      kind: frameKind.error,
-      callId: request,
-      word: 11,
-      body: { m: "beyond" },
-    });
-    expect(await all.explained).toBe("out_of_range");
+    all.receive({ kind: frameKind.error, callId: request, word, body: { m: "why" } });
+    expect(await all.explained).toBe(reason);
     await vi.waitFor(() => expect(all.session.state).toBe("ended"), { timeout: 20_000 });
     expect(all.call.failures[0]).toMatchObject(broke);
   });

@@ -1,3 +1,4 @@
+import type { RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
@@ -10,6 +11,9 @@ import { brokenByRefusal } from "../opening/end-reasons.ts";
  * default.
  */
 const explainMs = 5000;
+
+/** What an owner may answer beside "not found". Other errors say nothing of the transfer. */
+const reasons: ReadonlySet<RpcCode> = new Set<RpcCode>(["permission_denied", "out_of_range", "data_loss"]);
 
 /**
  * Asks the owner of granted memory why its provider refused a transfer of ours; nothing when it knows no reason, or
@@ -40,6 +44,6 @@ export async function explainDenial(
     else endSession(brokenByRefusal(peer.peerName));
     if (code === "not_found")
       return new RpcError({ code: "permission_denied", message: plainMessage, origin: "remote" });
-    return code === "permission_denied" || code === "out_of_range" ? (error as RpcError) : undefined;
+    return reasons.has(code) ? (error as RpcError) : undefined;
   }
 }

@@ -10,7 +10,11 @@ import { RemoteStream } from "../../transfer/byte-stream/remote-stream.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import { frameFlag } from "../../wire/frame.ts";
-import { readRegionDescriptor, writeRegionDescriptor } from "../../wire/region-descriptor.ts";
+import {
+  type RegionDescriptor,
+  readRegionDescriptor,
+  writeRegionDescriptor,
+} from "../../wire/region-descriptor.ts";
 import { readStreamDescriptor, streamHeaderBytes } from "../../wire/stream-descriptor.ts";
 import { type IdentifiedPeer, peerIdentityOf } from "../connection/peer-identity.ts";
 
@@ -61,15 +65,17 @@ export class GrantingCodec implements RegionCodec {
     const keys = sealedOwner === undefined ? port : unregistered;
     const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
-    call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
+    call.addGrant(this.#record(region, grant, descriptor));
     return writeRegionDescriptor(descriptor);
   }
 
   /** What the peer asks about finds the grant as long as it lasts, and no longer. */
-  #record(region: Region, grant: Grant, key: bigint | undefined): Grant {
-    if (key === undefined) return grant;
+  #record(region: Region, grant: Grant, { segments, putsByRequest }: RegionDescriptor): Grant {
+    const [first] = segments;
+    if (first === undefined) return grant;
+    const { key } = first;
     const grants = this.#grants;
-    grants.add(key, region, !grant.isByRequest);
+    grants.add(key, region, grant.isByRequest !== true && putsByRequest !== true);
     return withEnds(grant, {
       release(onReleased) {
         grants.delete(key);

@@ -29,6 +29,7 @@ describe("the formats of a session", () => {
     expect(commonFormats(session("tcp", false), [1, 2, 3])).toEqual([]);
     expect(featuresOf(session("tcp", false))).toEqual([1]);
     expect(featuresOf(session("tcp"))).toEqual(hasZstd ? [1, 3, 2] : [1, 2]);
+    expect(featuresOf(session("verbs", false))).toEqual([1, 4]);
   });
 });
 

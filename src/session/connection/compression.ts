@@ -1,5 +1,6 @@
 import * as zlib from "node:zlib";
 import { hasZstd } from "../../call/compression.ts";
+import { isNodeScheme, type Scheme } from "../../fabric/libfabric/url.ts";
 import type { Port } from "../../fabric/port.ts";
 import { staysOnHost } from "../../security/securable.ts";
 import type { CompressionFormat } from "../../wire/compressed-body.ts";
@@ -25,9 +26,15 @@ function takenFormats({ port, services }: CompressingSession): readonly Compress
   return services.compression && !staysOnHost(port.scheme) ? ownFormats : [];
 }
 
+/** Whether a port of the scheme may be one of a device, which pins the memory that peers write. */
+function pinsMemory(scheme: Scheme): boolean {
+  return scheme === "verbs" || isNodeScheme(scheme);
+}
+
 /** The features that this side names in a session. */
 export function featuresOf(session: CompressingSession): readonly number[] {
-  return [feature.executed, ...takenFormats(session).map((format) => feature[format])];
+  const formats = takenFormats(session).map((format) => feature[format]);
+  return [feature.executed, ...formats, ...(pinsMemory(session.port.scheme) ? [feature.putsByRequest] : [])];
 }
 
 /** The formats that both sides of a session take, best first. */

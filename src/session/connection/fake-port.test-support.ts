@@ -1,14 +1,17 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { pinRefusal } from "../../fabric/libfabric/file-memory.ts";
 import type { Scheme } from "../../fabric/libfabric/url.ts";
 import { MemFabric } from "../../fabric/mem-fabric.ts";
 import { MemPort } from "../../fabric/mem-port.ts";
-import type {
-  Extent,
-  PortSink,
-  RegisteredMemory,
-  Route,
-  SendListener,
-  TransferOp,
-  Vouch,
+import {
+  access,
+  type Extent,
+  type PortSink,
+  type RegisteredMemory,
+  type Route,
+  type SendListener,
+  type TransferOp,
+  type Vouch,
 } from "../../fabric/port.ts";
 import { frameHeaderBytes } from "../../wire/frame.ts";
 import {
@@ -128,6 +131,10 @@ export class FakePort extends MemPort {
   readonly vouches = new Map<number, Vouch>();
   /** What `register` throws, if anything. */
   refuseMemory: Error | undefined;
+  /** Buffers that it refuses to write, or to let peers write, as devices do with files. */
+  readonly unpinned = new Set<ArrayBufferLike>();
+  /** The access of what is registered now, by index. */
+  readonly rights = new Map<number, number>();
   readonly #receiveSlot: number;
 
   constructor(sendSlots = 4, slotBytes = 4096) {
@@ -180,15 +187,24 @@ export class FakePort extends MemPort {
     super.send(address, slot, bytes, owner);
   }
 
-  override register(memory: ArrayBufferLike, byteOffset: number, byteLength: number): RegisteredMemory {
+  override register(
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    rights: number = access.local,
+  ): RegisteredMemory {
     if (this.refuseMemory !== undefined) throw this.refuseMemory;
+    if (this.unpinned.has(memory) && rights !== access.source && rights !== access.remoteRead)
+      throw pinRefusal(new RpcError({ code: "unimplemented", message: "pins no files", origin: "fabric" }));
     const registered = super.register(memory, byteOffset, byteLength, 0);
+    this.rights.set(registered.index, rights);
     this.regions.set(registered.index, new Uint8Array(memory, byteOffset, byteLength));
     return registered;
   }
 
   override deregister(index: number, onReleased?: () => void): void {
     this.regions.delete(index);
+    this.rights.delete(index);
     super.deregister(index, onReleased);
   }
 

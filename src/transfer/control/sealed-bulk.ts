@@ -48,11 +48,15 @@ export interface PieceRange {
   readonly bytes: number;
 }
 
-/** Where the ciphertext of a piece lies, and what opens it. */
-export interface SealedPiece {
-  /** The key of its memory, at the side that has sealed it. */
+/** Where a piece lies, at the side that has put it there. */
+export interface PiecePlace {
+  /** The key of its memory. */
   readonly key: bigint;
   readonly address: bigint;
+}
+
+/** Where the ciphertext of a piece lies, and what opens it. */
+export interface SealedPiece extends PiecePlace {
   /** Which of its side's sealings this is: the nonce. */
   readonly counter: number;
   readonly tag: Uint8Array;
@@ -65,18 +69,22 @@ export interface WantedPiece {
   readonly slot: number;
 }
 
-/** A piece that the peer puts. */
+/** A piece that the peer puts: sealed, or as it is where the session's bulk travels so. */
 export interface OfferedPiece {
   readonly ranges: readonly PieceRange[];
-  readonly sealed: SealedPiece;
+  readonly at: SealedPiece | PiecePlace;
 }
 
-/** Serves the peer's sealed transfers. What these throw or reject with is the answer to the peer. */
-export interface SealedOwner {
+/** Takes what the peer puts by request. What it throws or rejects with is the answer to the peer. */
+export interface PieceOwner {
+  /** Pulls the piece, and puts its bytes in place. */
+  put(call: IncomingCall, offered: OfferedPiece): Promise<void>;
+}
+
+/** Serves the peer's sealed transfers, in the same way. */
+export interface SealedOwner extends PieceOwner {
   /** Seals the piece, and answers where it lies. */
   get(call: IncomingCall, wanted: WantedPiece): Promise<void>;
-  /** Pulls the piece and opens it into its place. */
-  put(call: IncomingCall, offered: OfferedPiece): Promise<void>;
   /** The peer reads none of its pieces any more, or none of those in the slots. */
   release(slots?: readonly number[]): void;
 }

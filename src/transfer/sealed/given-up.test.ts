@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { expect, it, onTestFinished } from "vitest";
 import { builtin } from "../../wire/builtin.ts";
+import { type PiecePool, pieceBytes, Staging, type StagingPiece } from "../staging.ts";
 import { SealedPair } from "./pair.test-support.ts";
 import { piecesInFlight } from "./piece.ts";
-import { type PiecePool, pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 const key = 77n;
 /** What one peer may have, as much as it leaves for others. */

@@ -7,11 +7,15 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type {
   OfferedPiece,
   PieceCiphers,
+  PieceOwner,
   PieceRange,
   SealedOwner,
   WantedPiece,
 } from "../control/sealed-bulk.ts";
+import { pieceTurns } from "../piece-turns.ts";
+import { pieceBytes, Staging, type StagingPiece, scatter } from "../staging.ts";
 import {
+  asPlace,
   asSealedPiece,
   gathered,
   gatherMemory,
@@ -20,12 +24,9 @@ import {
   openPiece,
   pieceContext,
   piecesInFlight,
-  pieceTurns,
   rangeBytes,
-  scatter,
   sealedParts,
 } from "./piece.ts";
-import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /**
  * How long a piece is kept for a peer that gets nothing more, in milliseconds. A peer that reads and computes meanwhile is
@@ -42,24 +43,67 @@ interface Wanted {
 }
 
 /**
- * The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. Each
- * access is checked against what was granted when the peer asks, and again when bytes are put in place.
+ * Takes what the peer of one session puts by request. Each access is checked against what was granted when the peer
+ * asks, and again when bytes are put in place.
  */
-export class SessionOwner implements SealedOwner {
-  readonly #peer: PeerLink;
+export class PutOwner implements PieceOwner {
+  protected readonly peer: PeerLink;
+  readonly #opener: PieceCiphers["opener"] | undefined;
+  readonly #opening = new Set<IncomingCall>();
+  #ended = false;
+
+  /** Without `opener`, pieces are not sealed. */
+  constructor(peer: PeerLink, opener?: PieceCiphers["opener"]) {
+    this.peer = peer;
+    this.#opener = opener;
+  }
+
+  protected get ended(): boolean {
+    return this.#ended;
+  }
+
+  async put(call: IncomingCall, { ranges, at }: OfferedPiece): Promise<void> {
+    if ("tag" in at !== (this.#opener !== undefined))
+      return fail(call, "failed_precondition", "putPiece: the session's bulk travels otherwise");
+    const open = [...this.#opening].filter((each) => each.open);
+    if (open.length === piecesInFlight || this.#opening.size === mostOpening)
+      return fail(
+        call,
+        "resource_exhausted",
+        `putPiece: ${piecesInFlight} pieces are being put; that is the limit`,
+      );
+    this.#opening.add(call);
+    const isWanted = () => !this.#ended && call.open;
+    try {
+      await openPiece("put", this.peer, this.#opener, {
+        ranges,
+        at,
+        target: () => (isWanted() ? grantedViews(this.peer, "write", ranges) : undefined),
+      });
+      if (isWanted()) settlePut(this.peer, ranges, call);
+    } finally {
+      this.#opening.delete(call);
+    }
+  }
+
+  end(): void {
+    this.#ended = true;
+  }
+}
+
+/** The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. */
+export class SessionOwner extends PutOwner implements SealedOwner {
   readonly #ciphers: PieceCiphers;
   readonly #clock: Clock;
   /** By the number that the peer gives each piece that it has under way. */
   readonly #pieces: (StagingPiece | undefined)[] = [];
   /** By slot: the request that gets the piece once there is memory for it. */
   readonly #wanted = new Map<number, Wanted>();
-  readonly #opening = new Set<IncomingCall>();
   #lastGetMs = 0;
   #cancelTimer: (() => void) | undefined;
-  #ended = false;
 
   constructor(peer: PeerLink, ciphers: PieceCiphers, clock: Clock = realClock) {
-    this.#peer = peer;
+    super(peer, ciphers.opener);
     this.#clock = clock;
     this.#ciphers = ciphers;
   }
@@ -77,17 +121,17 @@ export class SessionOwner implements SealedOwner {
     const wanted = (): Wanted => this.#wanted.get(slot) as Wanted;
     try {
       const place = await this.#placeFor(slot);
-      if (this.#ended) return this.release();
+      if (this.ended) return this.release();
       this.#lastGetMs = this.#clock.now();
       this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
       const { call, ranges } = wanted();
       if (!call.open) return;
       // After the wait: a grant may have ended meanwhile.
-      const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
+      const bytes = gathered(grantedViews(this.peer, "read", ranges), gatherMemory);
       const target = place.memory.subarray(0, bytes.byteLength);
       const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
       // Again: what a file lost meanwhile was read as zeros.
-      grantedViews(this.#peer, "read", ranges);
+      grantedViews(this.peer, "read", ranges);
       call.settle({ value: sealedParts(place, seal) });
     } catch (error) {
       failWith(wanted().call, "getPiece", error);
@@ -98,34 +142,10 @@ export class SessionOwner implements SealedOwner {
 
   /** Staging memory that is to be sealed into at once: the peer may release the slot in a later turn. */
   async #placeFor(slot: number): Promise<StagingPiece> {
-    const { port, account, services } = this.#peer;
+    const { port, account, services } = this.peer;
     await pieceTurns.next();
     const { readable } = Staging.of(port, services.limits.memoryBytes);
     return (this.#pieces[slot] ??= await readable.take(account));
-  }
-
-  async put(call: IncomingCall, { ranges, sealed }: OfferedPiece): Promise<void> {
-    const open = [...this.#opening].filter((each) => each.open);
-    if (open.length === piecesInFlight || this.#opening.size === mostOpening)
-      return fail(
-        call,
-        "resource_exhausted",
-        `putPiece: ${piecesInFlight} pieces are being put; that is the limit`,
-      );
-    this.#opening.add(call);
-    const isWanted = () => !this.#ended && call.open;
-    try {
-      await openPiece("put", this.#peer, this.#ciphers.opener, {
-        ranges,
-        sealed,
-        target: () => (isWanted() ? grantedViews(this.#peer, "write", ranges) : undefined),
-      });
-      if (!isWanted()) return;
-      grantedViews(this.#peer, "write", ranges);
-      call.settle({ value: undefined });
-    } finally {
-      this.#opening.delete(call);
-    }
   }
 
   /** Takes the pieces back when the peer has got nothing for `mostUnreadMs`: it may never say that it is done. */
@@ -148,10 +168,17 @@ export class SessionOwner implements SealedOwner {
     this.#cancelTimer = undefined;
   }
 
-  end(): void {
-    this.#ended = true;
+  override end(): void {
+    super.end();
     this.release();
   }
+}
+
+/** The bytes are in place. What a file has lost meanwhile is not: it is asked again. */
+function settlePut(peer: PeerLink, ranges: readonly PieceRange[], call: IncomingCall): void {
+  grantedViews(peer, "write", ranges);
+  if (peer.sealedOwner === undefined) peer.services.counters.bytesStaged += rangeBytes(ranges);
+  call.settle({ value: undefined });
 }
 
 /**
@@ -199,8 +226,8 @@ function asWanted([numbers, number]: readonly unknown[]): WantedPiece | undefine
 
 function asOffered([numbers, ...rest]: readonly unknown[]): OfferedPiece | undefined {
   const ranges = asRanges(numbers);
-  const sealed = asSealedPiece(rest);
-  return ranges === undefined || sealed === undefined ? undefined : { ranges, sealed };
+  const at = asPlace(rest) ?? asSealedPiece(rest);
+  return ranges === undefined || at === undefined ? undefined : { ranges, at };
 }
 
 /** Ranges whose bytes travel in the message itself. */
@@ -232,7 +259,7 @@ export const getPieceMethod = builtinMethod<{ wanted: WantedPiece } | { inline: 
   },
 );
 
-/** Serves `putPiece`: puts the bytes of the request, or of a sealed piece, in place. */
+/** Serves `putPiece`: puts the bytes of the request, or of a piece that lies at the peer, in place. */
 export const putPieceMethod = builtinMethod<
   { offered: OfferedPiece } | { inline: PieceRange[]; bytes: Uint8Array }
 >(
@@ -248,11 +275,9 @@ export const putPieceMethod = builtinMethod<
     return bytes.byteLength === rangeBytes(inline) ? { inline, bytes } : undefined;
   },
   (input, call, peer) => {
-    const owner = ownerOf(peer);
-    if ("offered" in input) return owner.put(call, input.offered);
+    if ("offered" in input) return peer.pieceOwner.put(call, input.offered);
     scatter(input.bytes, grantedViews(peer, "write", input.inline));
-    grantedViews(peer, "write", input.inline);
-    call.settle({ value: undefined });
+    settlePut(peer, input.inline, call);
   },
 );
 

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { newCounters } from "../../base/observe/counters.ts";
 import { realClock } from "../../base/time/clock.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { IncomingCall } from "../../call/incoming-call.ts";
@@ -11,7 +12,7 @@ import type { ServedMethod } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type { PieceCiphers } from "../control/sealed-bulk.ts";
 import { SessionMover } from "./mover.ts";
-import { getPieceMethod, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
+import { getPieceMethod, PutOwner, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
 
 /** Ciphers of Node's, for one key in both directions. Nobody but tests may use one key so. */
 export function testCiphers(key: Uint8Array = randomBytes(32)): PieceCiphers {
@@ -59,7 +60,10 @@ interface Registered {
   readonly access: number;
 }
 
-/** The two sides of a session with sealed bulk, over two mem ports; requests take a turn. */
+/**
+ * The two sides of a session with sealed bulk, over two mem ports; requests take a turn. Without ciphers they put by
+ * request, as it is.
+ */
 export class SealedPair {
   readonly owner = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, layout);
   readonly mover = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, layout);
@@ -83,14 +87,17 @@ export class SealedPair {
   readonly moverAccount = {};
   /** The clock by which the owner takes back what its peer does not release. */
   readonly ownerClock = new FakeClock();
+  /** Those of the owner's engine. */
+  readonly counters = newCounters();
   readonly sessionMover: SessionMover;
-  readonly sessionOwner: SessionOwner;
+  readonly #sealedOwner: SessionOwner | undefined;
+  readonly #putOwner: PutOwner;
   readonly #ownerLink: PeerLink;
   #pumps = true;
 
   /** `memoryBytes`: the memory budget of both engines. */
-  constructor(ciphers: PieceCiphers = testCiphers(), memoryBytes = Number.POSITIVE_INFINITY) {
-    const services = { limits: { memoryBytes } };
+  constructor(ciphers: PieceCiphers | "plain" = testCiphers(), memoryBytes = Number.POSITIVE_INFINITY) {
+    const services = { limits: { memoryBytes }, counters: this.counters };
     for (const port of [this.owner, this.mover]) {
       const register = port.register.bind(port);
       port.register = (memory, byteOffset, byteLength, access) => {
@@ -98,7 +105,7 @@ export class SealedPair {
         return register(memory, byteOffset, byteLength, access);
       };
     }
-    const sealedOwner = () => this.sessionOwner;
+    const owners = () => [this.#sealedOwner, this.#putOwner] as const;
     this.#ownerLink = {
       port: this.owner,
       address: this.owner.admit(rawOf(this.mover)),
@@ -107,10 +114,14 @@ export class SealedPair {
       services,
       grants: { check: (...asked: Parameters<SealedPair["check"]>) => this.check(...asked) },
       get sealedOwner() {
-        return sealedOwner();
+        return owners()[0];
+      },
+      get pieceOwner() {
+        return owners()[1];
       },
     } as unknown as PeerLink;
-    this.sessionOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
+    if (ciphers !== "plain") this.#sealedOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
+    this.#putOwner = this.#sealedOwner ?? new PutOwner(this.#ownerLink);
     const moverLink = {
       port: this.mover,
       address: this.mover.admit(rawOf(this.owner)),
@@ -120,7 +131,7 @@ export class SealedPair {
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;
-    this.sessionMover = new SessionMover(moverLink, ciphers);
+    this.sessionMover = new SessionMover(moverLink, ciphers === "plain" ? undefined : ciphers);
     this.#pump();
   }
 
@@ -204,7 +215,7 @@ export class SealedPair {
   close(): void {
     this.#pumps = false;
     this.sessionMover.end();
-    this.sessionOwner.end();
+    this.#putOwner.end();
     this.owner.close();
     this.mover.close();
   }

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { expect, it, onTestFinished } from "vitest";
+import { PieceTurns } from "../piece-turns.ts";
+import { pieceBytes } from "../staging.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
-import { PieceTurns } from "./piece.ts";
-import { pieceBytes } from "./staging.ts";
 
 /** Counts the turns of the loop for as long as the test runs. */
 function countTurns(): { readonly now: number } {

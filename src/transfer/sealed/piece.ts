@@ -1,19 +1,20 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { realTimers } from "../../base/time/real-timers.ts";
 import type { Port } from "../../fabric/port.ts";
 import { asCount, isUint64 } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type {
   OfferedPiece,
   PieceCiphers,
+  PiecePlace,
   PieceRange,
   SealedPart,
   SealedPiece,
 } from "../control/sealed-bulk.ts";
 import { CutQueue } from "../extents.ts";
+import { pieceTurns } from "../piece-turns.ts";
 import { Scheduler } from "../scheduler.ts";
-import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
+import { pieceBytes, Staging, type StagingPiece, scatter } from "../staging.ts";
 
 /** Ranges in a piece; more make another. */
 export const maxRanges = 1024;
@@ -131,14 +132,17 @@ export function rangeBytes(ranges: readonly PieceRange[]): number {
 
 /** The bytes of the views as one: the view itself where there is one, else a copy in `target`. */
 export function gathered(views: readonly Uint8Array[], target: Uint8Array): Uint8Array {
-  const only = onlyView(views);
-  if (only !== undefined) return only;
+  return onlyView(views) ?? target.subarray(0, copyAll(views, target));
+}
+
+/** Copies the views into `target`, one after the other. Returns how many bytes they have. */
+export function copyAll(views: readonly Uint8Array[], target: Uint8Array): number {
   let at = 0;
   for (const view of views) {
     target.set(view, at);
     at += view.byteLength;
   }
-  return target.subarray(0, at);
+  return at;
 }
 
 /** The views as one where they are one. */
@@ -146,19 +150,10 @@ export function onlyView(views: readonly Uint8Array[]): Uint8Array | undefined {
   return views.length === 1 ? views[0] : undefined;
 }
 
-/** Copies `source` into the views, which have as many bytes. */
-export function scatter(source: Uint8Array, views: readonly Uint8Array[]): void {
-  let at = 0;
-  for (const view of views) {
-    view.set(source.subarray(at, at + view.byteLength));
-    at += view.byteLength;
-  }
-}
-
 /** Where views are put together before they are sealed. Private, and used within one turn. */
 export const gatherMemory = new Uint8Array(pieceBytes);
 
-/** Pieces of one session and direction for which its sealer has memory: some are sealed while others are read. */
+/** Pieces of one session and direction for which their maker has memory: some are made while others are read. */
 export const piecesInFlight = 4;
 
 const tagBytes = 16;
@@ -171,11 +166,21 @@ export function sealedParts(
   place: StagingPiece,
   { counter, tag }: Pick<SealedPiece, "counter" | "tag">,
 ): unknown[] {
-  const { key, base } = place.registered;
-  return [key, base + BigInt(place.offset), counter, tag];
+  return [...placeParts(place), counter, tag];
+}
+
+/** Where a piece lies that is not sealed, as it travels. */
+export function placeParts({ registered: { key, base }, offset }: StagingPiece): unknown[] {
+  return [key, base + BigInt(offset)];
 }
 
 /** The reverse; undefined where the parts have another form. */
+export function asPlace(parts: readonly unknown[]): PiecePlace | undefined {
+  const [key, address] = parts;
+  return parts.length === 2 && isUint64(key) && isUint64(address) ? { key, address } : undefined;
+}
+
+/** The reverse of `sealedParts`; undefined where the parts have another form. */
 export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefined {
   if (parts.length !== sealedPartCount) return undefined;
   const [key, address, count, tag] = parts;
@@ -191,81 +196,48 @@ export function forged(op: string, { peerName }: Pick<PeerLink, "peerName">): Rp
   return new RpcError({ code: "data_loss", message, origin: "local" });
 }
 
-/**
- * The turns of this thread in which pieces are sealed and opened: one piece a turn, over all sessions, in the order of
- * asking. Ciphers take a quarter of a millisecond for a piece, and messages go first. What has been queued before a
- * piece asks for its turn leaves before that turn. What a piece brings about leaves before the turn of the next.
- */
-export class PieceTurns {
-  readonly #waiting: (() => void)[] = [];
-
-  /** Resolves in a later turn that no other piece has. */
-  next(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#waiting.push(resolve);
-      if (this.#waiting.length === 1) this.#arm();
-    });
-  }
-
-  readonly #arm = (): void => {
-    realTimers.setImmediate(this.#serve);
-  };
-
-  readonly #serve = (): void => {
-    this.#waiting[0]?.();
-    void Promise.resolve().then(this.#onServed);
-  };
-
-  /**
-   * The next turn is armed when all microtasks have run. Messages that were queued meanwhile may have woken the progress
-   * of their engine, and its turn comes first.
-   */
-  readonly #onServed = (): void => {
-    realTimers.nextTick(() => {
-      this.#waiting.shift();
-      if (this.#waiting.length > 0) this.#arm();
-    });
-  };
-}
-
-export const pieceTurns = new PieceTurns();
-
-/** A piece whose ciphertext lies at the peer, and what becomes of it here. */
-interface SealedArrival extends OfferedPiece {
+/** A piece that lies at the peer, and what becomes of it here. */
+interface PieceArrival extends OfferedPiece {
   /**
    * Where its bytes go, asked before it is pulled and again before it is opened; undefined where nobody wants them any
    * more. What this throws fails the piece.
    */
   target(): readonly Uint8Array[] | undefined;
-  /** Its ciphertext is here: the peer may use its memory again. */
+  /** It is here: the peer may use its memory again. */
   onRead?(): void;
 }
 
 /**
  * Pulls a piece into private memory and opens it from there into its place, in a turn of its own. When the promise
- * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched.
+ * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched. Without `opener`
+ * it is not sealed.
  */
 export async function openPiece(
   op: "get" | "put",
   peer: PeerLink,
-  opener: PieceCiphers["opener"],
-  piece: SealedArrival,
+  opener: PieceCiphers["opener"] | undefined,
+  piece: PieceArrival,
 ): Promise<boolean> {
   const { port, address, account, services } = peer;
-  const { ranges, sealed } = piece;
+  const { ranges, at } = piece;
   const own = await Staging.of(port, services.limits.memoryBytes).own.take(account);
   try {
     if (piece.target() === undefined) return false;
     const source = own.memory.subarray(0, rangeBytes(ranges));
-    await pullPiece(port, address, sealed, own, source.byteLength);
+    await pullPiece(port, address, at, own, source.byteLength);
     piece.onRead?.();
     await pieceTurns.next();
     const views = piece.target();
     if (views === undefined) return false;
+    if (opener === undefined) {
+      scatter(source, views);
+      return true;
+    }
+    if (!("tag" in at)) throw forged(op, peer);
     // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.
     const only = onlyView(views);
     const context = pieceContext(op, ranges);
-    if (!opener.open(sealed.counter, sealed.tag, source, only ?? source, context)) throw forged(op, peer);
+    if (!opener.open(at.counter, at.tag, source, only ?? source, context)) throw forged(op, peer);
     if (only === undefined) scatter(source, views);
     return true;
   } finally {
@@ -280,7 +252,7 @@ export async function openPiece(
 export function pullPiece(
   port: Port,
   address: number,
-  { key, address: remote }: Pick<SealedPiece, "key" | "address">,
+  { key, address: remote }: PiecePlace,
   own: StagingPiece,
   bytes: number,
 ): Promise<void> {
@@ -301,7 +273,7 @@ export function pullPiece(
         onEnded(status) {
           if (moved === bytes) return resolve();
           const { provider } = port;
-          const message = `ciphertext could not be read: ${moved} of ${bytes} bytes came`;
+          const message = `a piece could not be read: ${moved} of ${bytes} bytes came`;
           reject(fabricError({ provider, op: "fi_read", code: status, message }));
         },
       },

@@ -1,8 +1,8 @@
 import { expect, it, onTestFinished } from "vitest";
 import { builtin } from "../../wire/builtin.ts";
+import { pieceBytes } from "../staging.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
 import { piecesInFlight } from "./piece.ts";
-import { pieceBytes } from "./staging.ts";
 
 const key = 77n;
 

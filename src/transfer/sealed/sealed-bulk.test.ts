@@ -3,9 +3,9 @@ import { afterEach, describe, expect, it } from "vitest";
 import { leastMemoryBytes } from "../../base/flow/engine-limits.ts";
 import { access } from "../../fabric/port.ts";
 import { builtin } from "../../wire/builtin.ts";
+import { PiecePool, pieceBytes, Staging, stagingPoolBytes } from "../staging.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
 import { inlineBytes, maxRanges, PieceQueue, pieceContext, piecesInFlight } from "./piece.ts";
-import { PiecePool, pieceBytes, Staging, stagingPoolBytes } from "./staging.ts";
 
 const pairs: SealedPair[] = [];
 const pair = (...args: ConstructorParameters<typeof SealedPair>) => {

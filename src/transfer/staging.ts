@@ -1,11 +1,11 @@
-import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
-import { realClock } from "../../base/time/clock.ts";
-import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
-import { IdleSlabs } from "../../memory/idle-slabs.ts";
-import { allocateSlab, releaseSlab } from "../../memory/pool.ts";
+import { ByteBudget, type ByteShare } from "../base/flow/byte-budget.ts";
+import { realClock } from "../base/time/clock.ts";
+import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import { IdleSlabs } from "../memory/idle-slabs.ts";
+import { allocateSlab, releaseSlab } from "../memory/pool.ts";
 
 /**
- * The longest piece of sealed bulk. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
+ * The longest piece. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
  * can wait for. With shorter ones, messages, reads and turns take more of the processors than the ciphers.
  */
 export const pieceBytes = 1024 * 1024;
@@ -18,8 +18,9 @@ const maxPoolBytes = 32 * 1024 * 1024;
 const idleMs = 500;
 
 /**
- * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
- * else. `own` is private: ciphertext is pulled into it and opened from there, as nobody else can write to it meanwhile.
+ * Registered memory through which sealed bulk travels, and what a port cannot write where it belongs. Peers may read
+ * `readable`, which holds ciphertext and nothing else. `own` is private: pieces are pulled into it and opened or copied
+ * from there, as nobody else can write to it meanwhile.
  */
 export class Staging {
   readonly readable: PiecePool;
@@ -49,6 +50,15 @@ const stagings = new WeakMap<Port, Staging>();
 export function stagingPoolBytes(memoryBytes: number): number {
   const slabs = Math.floor(Math.min(maxPoolBytes, memoryBytes / 64) / slabBytes);
   return Math.max(1, slabs) * slabBytes;
+}
+
+/** Copies `source` into the views, which have as many bytes. */
+export function scatter(source: Uint8Array, views: readonly Uint8Array[]): void {
+  let at = 0;
+  for (const view of views) {
+    view.set(source.subarray(at, at + view.byteLength));
+    at += view.byteLength;
+  }
 }
 
 /** Staging memory for one piece. Its taker gives it back once. */
