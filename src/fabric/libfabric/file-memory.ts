@@ -1,6 +1,6 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
-import type { NativeError } from "./addon.ts";
 import { addonIfThere, requireAddon } from "./libfabric.ts";
+import type { NativeError } from "./native-error.ts";
 
 /** Memory of files, as JavaScript sees it: buffers on mappings of the addon. */
 
