@@ -9,7 +9,9 @@ import {
   maxQueueEntries,
   maxTransferBytes,
   namespaceDescriptors,
+  type Place,
   type SubsystemFacts,
+  type TransportFacts,
   version,
 } from "./identify.ts";
 import { type Completion, status } from "./status.ts";
@@ -22,8 +24,9 @@ const feature = { writeCache: 0x06, queues: 0x07, events: 0x0b, keepAlive: 0x0f 
 
 /** A queue of a controller, as its transport has it. */
 export interface Queue {
-  /** The address of this machine at which the host has come. */
-  readonly localHost?: string | undefined;
+  readonly facts: TransportFacts;
+  /** Where the host has come. Undefined where the discovery service does not name such places. */
+  readonly place?: Place | undefined;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;
   /** Resolves when the device has nothing under way for the queue. */
@@ -44,8 +47,7 @@ export interface HostFacts {
 
 /** What the discovery service tells a host. */
 export interface Discovery {
-  readonly host: string;
-  readonly port: number;
+  readonly place: Place;
   readonly nqns: readonly string[];
 }
 
@@ -57,6 +59,7 @@ export class Controller {
   /** Resolves when the controller has ended and no device has anything under way for it. */
   readonly ended: Promise<void>;
   readonly #discovery: Discovery;
+  readonly #facts: TransportFacts;
   readonly #queues = new Map<number, Queue>();
   #markEnded = () => {};
   #isEnded = false;
@@ -82,6 +85,7 @@ export class Controller {
     this.#discovery = discovery;
     this.ended = new Promise((resolve) => (this.#markEnded = resolve));
     this.#queues.set(0, adminQueue);
+    this.#facts = adminQueue.facts;
     this.#keepAliveMs = keepAliveMs;
     this.#armKeepAlive();
   }
@@ -224,7 +228,7 @@ export class Controller {
       case 0:
         return page(namespace && identifyNamespace(namespace));
       case 1:
-        return page(identifyController(this.subsystem, this.id));
+        return page(identifyController(this.subsystem, this.id, this.#facts));
       case 2:
         return nsid >= 0xfffffffe ? page(undefined) : page(activeNamespaces(this.subsystem, nsid));
       case 3:
@@ -238,9 +242,9 @@ export class Controller {
     const bytes = this.bytesOf(command);
     const offset = command.entry.readBigUInt64LE(48);
     const isDiscovery = this.subsystem.nqn === discoveryNqn;
-    const { nqns, host, port } = this.#discovery;
+    const { nqns, place } = this.#discovery;
     const logs: Record<number, () => Buffer> = isDiscovery
-      ? { 112: () => discoveryLog(nqns, host, port) }
+      ? { 112: () => discoveryLog(nqns, place) }
       : { 1: () => Buffer.alloc(64), 2: healthLog, 3: () => Buffer.alloc(512), 4: () => Buffer.alloc(4096) };
     const log = logs[command.entry.readUInt8(40)]?.();
     if (log === undefined) return { status: status.invalidLog };
