@@ -56,6 +56,7 @@ const sourceOfEntry = {
   "cinnabar/contract/standard": "src/contract/standard.ts",
   "cinnabar/inspect": "src/inspect.ts",
   "cinnabar/options": "src/options.ts",
+  "cinnabar/queue-pairs": "src/queue-pairs.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 

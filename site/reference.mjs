@@ -4,7 +4,13 @@ import { root, source } from "./paths.mjs";
 /** Writes a page for each export of the packages into the folder `api` of the site. */
 export async function makeReference() {
   await writeReference(
-    [`${root}src/index.ts`, `${root}src/inspect.ts`, `${root}src/options.ts`, `${root}src/lanes/index.ts`],
+    [
+      `${root}src/index.ts`,
+      `${root}src/inspect.ts`,
+      `${root}src/options.ts`,
+      `${root}src/queue-pairs.ts`,
+      `${root}src/lanes/index.ts`,
+    ],
     "api",
     "API reference",
   );

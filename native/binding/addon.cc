@@ -15,6 +15,7 @@
 #include "binding/mapped_file.h"
 #include "binding/memory.h"
 #include "binding/open.h"
+#include "binding/queue_pairs.h"
 #include "binding/verbs.h"
 #include "fabric/library.h"
 
@@ -348,6 +349,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   addDescribeFunctions(env, exports);
   addMappedFileFunctions(env, exports);
   addMemoryFunctions(env, exports);
+  addQueuePairFunctions(env, exports);
   addVerbsFunctions(env, exports);
   return exports;
 }

@@ -53,8 +53,16 @@ void Instance::close(uint32_t number) {
   release(*holder);
 }
 
+void Instance::closeListener(uint32_t number) {
+  if (number >= listeners.size() || !listeners[number]) return;
+  std::unique_ptr<QueuePairsHolder> holder = std::move(listeners[number]);
+  releaseWake(holder->wake);
+  holder->pairs.reset();
+}
+
 void Instance::closeAll() {
   for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
+  for (uint32_t number = 0; number < listeners.size(); ++number) closeListener(number);
   if (connections) releaseWake(connections->wake);
   connections.reset();
   if (lostPages) releaseWake(lostPages->wake);

@@ -15,6 +15,7 @@
 #include "crypto/aead.h"
 #include "engine/guard.h"
 #include "transport/verbs/connection_events.h"
+#include "transport/verbs/queue_pairs.h"
 
 namespace cinnabar::binding {
 
@@ -44,6 +45,18 @@ struct WatchHolder {
   std::unique_ptr<verbs::ConnectionWatch> watch;
   Wake* wake = nullptr;  // deletes itself
   Hold onEvents;
+};
+
+/// A listener for queue pairs with what keeps its memory alive until its endpoints are closed.
+struct QueuePairsHolder {
+  std::unique_ptr<verbs::QueuePairs> pairs;
+  Wake* wake = nullptr;  // deletes itself
+  Hold onEvents;
+  Hold events;
+  uint32_t* eventWords = nullptr;
+  std::unordered_map<uint32_t, Hold> memories;
+  /// As those of PortHolder.
+  std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
 };
 
 /// Tells of lost pages of the files that an environment has mapped.
@@ -80,6 +93,9 @@ class Instance : public std::enable_shared_from_this<Instance> {
   std::unique_ptr<WatchHolder> connections;
   /// Opened with the first mapped file, closed with the ports.
   std::unique_ptr<AlarmHolder> lostPages;
+  /// Listeners for queue pairs, by number. What is closed leaves nullptr.
+  std::vector<std::unique_ptr<QueuePairsHolder>> listeners;
+  void closeListener(uint32_t number);
 
  private:
   explicit Instance(napi_env env) : env_(env) {}

@@ -21,6 +21,7 @@ add_library(cinnabar SHARED
   binding/mapped_file.cc
   binding/memory.cc
   binding/open.cc
+  binding/queue_pairs.cc
   binding/verbs.cc
   binding/wake.cc)
 target_include_directories(cinnabar SYSTEM PRIVATE ${CINNABAR_NODE_API_INCLUDE})

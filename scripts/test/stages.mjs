@@ -197,7 +197,7 @@ export const stages = [
   {
     name: "disks-kernel",
     when: "alone",
-    what: "disks of packages/nvme under Linux, in the guest: its hosts and its target of NVMe/TCP, its client of NBD",
+    what: "disks of packages/nvme under Linux, in the guest: its hosts of NVMe/TCP and NVMe/RDMA, its target, its client of NBD",
     prepare: prepareKernelOfDisks,
     lack: "NO TEST WITH LINUX AS HOST OF DISKS",
     run: runDisksOfKernel,

@@ -91,6 +91,7 @@ function reference() {
     index: "cinnabar",
     inspect: "cinnabar/inspect",
     options: "cinnabar/options",
+    "queue-pairs": "cinnabar/queue-pairs",
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
     nvme: "cinnabar-nvme",

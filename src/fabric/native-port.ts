@@ -33,7 +33,7 @@ import {
   type Vouch,
 } from "./port.ts";
 import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./rdma/connection-events.ts";
-import { lockedMemory } from "./rdma/pinned-memory.ts";
+import { pinObstacle } from "./rdma/pinned-memory.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
 import { warnIfUnfiltered } from "./unfiltered.ts";
@@ -393,15 +393,8 @@ export class NativePort implements Port {
       return pinRefusal(
         fabricError({ ...failure, rpcCode: "unimplemented", message: `fi_mr_reg: ${pinsNoFiles}` }),
       );
-    const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
-    if (status !== -noMemory || this.scheme !== "verbs" || leftBytes === null || bytes <= leftBytes)
-      return fabricError(failure);
-    return fabricError({
-      ...failure,
-      message:
-        `${bytes} bytes cannot be registered: the process has pinned ${pinnedBytes} of at most ${limitBytes} bytes ` +
-        "(RLIMIT_MEMLOCK). Raise the limit with `ulimit -l`, or release memory",
-    });
+    const message = status === -noMemory && this.scheme === "verbs" ? pinObstacle(bytes) : undefined;
+    return fabricError({ ...failure, message });
   }
 
   #check(status: number, op: string): number {

@@ -1,7 +1,7 @@
 import { noDescriptors } from "../base/errors/descriptors.ts";
 import { fabricError, fabricErrorName } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import type { NativeError } from "./libfabric/addon.ts";
+import type { NativeError } from "./libfabric/native-error.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme } from "./libfabric/url.ts";
 
 /** Why a port could not be opened, with what the user can do. */

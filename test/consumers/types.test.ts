@@ -7,7 +7,16 @@ const project = new Project("types");
 afterAll(() => project.remove());
 
 const entries = [
-  ...[".", "./standard", "./contract", "./contract/standard", "./inspect", "./options", "./lanes"],
+  ...[
+    ".",
+    "./standard",
+    "./contract",
+    "./contract/standard",
+    "./inspect",
+    "./options",
+    "./queue-pairs",
+    "./lanes",
+  ],
   "./package.json",
 ];
 const packages = [

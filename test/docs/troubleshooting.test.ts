@@ -91,7 +91,7 @@ const noMessages: readonly RegExp[] = [
   /^served … calls, of which |^… us of this process by call$/,
   // The picture of `cinnabar bench`.
   /^<(svg|style|text|rect|meta) ?.*>$/,
-  /^ended: … reads, |^nvme-tcp: …|^…: … bytes, blocks of |^… (reads|writes)\/s …B\/s$/,
+  /^ended: … reads, |^…: … bytes, blocks of |^… (reads|writes)\/s …B\/s$/,
   // Scripts for shells, and the manual page.
   /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.

@@ -117,10 +117,12 @@ describe("cinnabar disk serve", () => {
   });
 
   it.each<[string, readonly string[], number, RegExp]>([
-    ["no door", ["a.img"], 2, /give --nvme-tcp, --nbd or both/],
+    ["no door", ["a.img"], 2, /give --nvme-tcp, --nvme-rdma or --nbd/],
     ["no file", ["--nbd", "a.sock"], 2, /expected serve and one FILE/],
     ["an address of others without hosts", ["a.img", "--nvme-tcp", "0.0.0.0:0"], 2, /give --allow-host/],
     ["a path for NVMe/TCP", ["a.img", "--nvme-tcp", "a.sock"], 2, /must be HOST:PORT/],
+    ["a path for NVMe/RDMA", ["a.img", "--nvme-rdma", "a.sock"], 2, /--nvme-rdma must be HOST:PORT/],
+    ["a device of others without hosts", ["a.img", "--nvme-rdma", "10.0.0.7:0"], 2, /give --allow-host/],
     ["a port that is too high", ["a.img", "--nbd", "127.0.0.1:70000"], 2, /a port is from 0 to 65535/],
     ["an interval that is too short", ["a.img", "--nbd", "a.sock", "--every", "1ms"], 2, /at least 100ms/],
     ["a file that is missing", ["missing.img", "--nbd", "a.sock"], 1, /missing\.img: ENOENT/],

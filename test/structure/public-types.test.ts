@@ -24,6 +24,7 @@ describe("types that the public interface mentions", () => {
       "cinnabar/inspect": "inspect.d.ts",
       "cinnabar/lanes": "lanes/index.d.ts",
       "cinnabar/options": "options.d.ts",
+      "cinnabar/queue-pairs": "queue-pairs.d.ts",
     };
     // Programs that use lanes, reports or types of options have the engine's entry as well, and the engine's users have
     // the entries of reports and of options.

@@ -30,4 +30,5 @@ export {
   type NvmeTargetOptions,
   type NvmeTargetStats,
 } from "./nvme/target.ts";
-export type { ConnectionCounts, ConnectionLimits } from "./socket/socket-server.ts";
+export type { NvmeRdmaOptions } from "./rdma/rdma-server.ts";
+export type { ConnectionCounts, ConnectionLimits } from "./socket/connection-bounds.ts";

@@ -2,9 +2,17 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { root } from "../../../test/docs/pages.test-support.ts";
 import { type BlockDevice, memoryDevice, NvmeTarget, openFileDevice, serveNbd } from "../src/index.ts";
-import { addressOf, connect, fio, isGuest, mib, mounted, run, verified } from "./kernel.test-support.ts";
+import {
+  addressOf,
+  connect,
+  isGuest,
+  mib,
+  run,
+  targetHosts,
+  useFileSystem,
+  verify,
+} from "./kernel.test-support.ts";
 
 const bytes = 256 * mib;
 let folder = "";
@@ -19,33 +27,6 @@ afterAll(() => rm(folder, { recursive: true }));
 
 const onMemory = async (): Promise<BlockDevice> => memoryDevice({ bytes });
 const onFile = (): Promise<BlockDevice> => openFileDevice(join(folder, "disk.img"), { bytes });
-
-/** Makes ext4, copies a tree there, and finds it again when nothing of it is in memory. */
-async function useFileSystem(disk: string): Promise<void> {
-  await run("mkfs.ext4", "-q", "-F", disk);
-  await mounted(disk, mountPoint, async () => {
-    await run("cp", "-r", join(root, "docs"), join(root, "src"), mountPoint);
-    await run("sync", "-f", mountPoint);
-  });
-  await run("e2fsck", "-fn", disk);
-  await writeFile("/proc/sys/vm/drop_caches", "3");
-  await mounted(disk, mountPoint, async () => {
-    for (const tree of ["docs", "src"]) await run("diff", "-r", join(root, tree), join(mountPoint, tree));
-    // Space that is free again is trimmed.
-    await run("rm", "-r", join(mountPoint, "src"));
-    await run("fstrim", mountPoint);
-    await run("diff", "-r", join(root, "docs"), join(mountPoint, "docs"));
-  });
-  await run("e2fsck", "-fn", disk);
-}
-
-/** Short and long writes, each read back by its checksum. */
-async function verify(disk: string): Promise<void> {
-  const short = await fio(disk, ...verified, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=16M");
-  expect(short.read.io_bytes).toBe(16 * mib);
-  const mixed = ["--rw=randwrite", "--bsrange=4k-1M", "--iodepth=8", "--size=64M", "--fsync=16"];
-  await fio(disk, ...verified, ...mixed);
-}
 
 describe.skipIf(!isGuest)("Linux as host of NVMe/TCP", () => {
   it.each([
@@ -62,7 +43,7 @@ describe.skipIf(!isGuest)("Linux as host of NVMe/TCP", () => {
     await using host = await connect(nqn, [port], options);
     expect(await run("blockdev", "--getsize64", "--getpbsz", host.disk)).toBe(`${bytes}\n4096\n`);
     await verify(host.disk);
-    await useFileSystem(host.disk);
+    await useFileSystem(host.disk, mountPoint);
   });
 
   it("compares, zeroes and discards blocks by nvme-cli", async () => {
@@ -99,6 +80,60 @@ describe.skipIf(!isGuest)("Linux as host of NVMe/TCP", () => {
   });
 });
 
+describe.skipIf(!isGuest)("Linux as host of NVMe/RDMA", () => {
+  it.each([
+    ["a file", onFile, []],
+    ["memory, on two queues", onMemory, ["-i", "2"]],
+  ])("mounts ext4 on %s, and fio verifies", async (_, newDevice, options) => {
+    const nqn = "nqn.2026-11.test:rdma";
+    await using device = await newDevice();
+    const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const }];
+    await using target = NvmeTarget.open({ subsystems });
+    const { host: traddr, port } = await target.listenRdma({ host: targetHosts.rdma, port: 0 });
+    const list = await run("nvme", "discover", ...addressOf(port, "rdma"), "-o", "json");
+    expect(JSON.parse(list).records).toMatchObject([
+      { trtype: "rdma", subnqn: nqn, trsvcid: `${port}`, traddr },
+    ]);
+    await using host = await connect(nqn, [port], options, "rdma");
+    expect(await run("blockdev", "--getsize64", "--getpbsz", host.disk)).toBe(`${bytes}\n4096\n`);
+    await verify(host.disk);
+    await useFileSystem(host.disk, mountPoint);
+    await host.disconnect();
+    await expect.poll(() => target.stats()).toMatchObject({ controllers: 0, open: 0 });
+  });
+
+  it("gets the status for data of a wrong length, and the disk serves on", async () => {
+    const nqn = "nqn.2026-11.test:lengths";
+    await using device = memoryDevice({ bytes: 64 * mib });
+    const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const }];
+    await using target = NvmeTarget.open({ subsystems });
+    const { port } = await target.listenRdma({ host: targetHosts.rdma, port: 0 });
+    await using host = await connect(nqn, [port], [], "rdma");
+    const data = join(folder, "two-blocks");
+    await writeFile(data, Buffer.alloc(8192, 0xab));
+    // One block, and memory for two.
+    const wrong = ["-n", "1", "-l", "8192", "--cdw10=16", "--cdw12=0"];
+    await expect(run("nvme", "io-passthru", host.disk, "-o", "2", "-r", ...wrong)).rejects.toThrow(/0x400f/);
+    const written = run("nvme", "io-passthru", host.disk, "-o", "1", "-w", ...wrong, "-i", data);
+    await expect(written).rejects.toThrow(/0x400f/);
+    expect(await device.compare(65_536, Buffer.alloc(8192))).toBe(true);
+    await run("nvme", "write", host.disk, "-z", "8192", "-c", "1", "-s", "16", "-d", data);
+    expect(await device.compare(65_536, Buffer.alloc(8192, 0xab))).toBe(true);
+    expect(target.stats()).toMatchObject({ controllers: 1, open: 2 });
+  });
+
+  it("is refused where its name is not among those that may connect, and at a name that there is not", async () => {
+    const nqn = "nqn.2026-11.test:others-rdma";
+    await using device = memoryDevice({ bytes: mib });
+    const hosts = ["nqn.2026-11.test:another-host"];
+    await using target = NvmeTarget.open({ subsystems: [{ nqn, namespaces: [device], hosts }] });
+    const { port } = await target.listenRdma({ host: targetHosts.rdma, port: 0 });
+    for (const name of [nqn, "nqn.2026-11.test:none"])
+      await expect(connect(name, [port], [], "rdma")).rejects.toThrow(/could not add new controller/i);
+    await expect.poll(() => target.stats()).toMatchObject({ controllers: 0, open: 0, inHandshake: 0 });
+  });
+});
+
 describe.skipIf(!isGuest)("Linux as client of NBD", () => {
   it("mounts ext4 on a file, and fio verifies", async () => {
     await using device = await onFile();
@@ -108,7 +143,7 @@ describe.skipIf(!isGuest)("Linux as client of NBD", () => {
     try {
       expect(await run("blockdev", "--getsize64", "/dev/nbd0")).toBe(`${bytes}\n`);
       await verify("/dev/nbd0");
-      await useFileSystem("/dev/nbd0");
+      await useFileSystem("/dev/nbd0", mountPoint);
       expect(server.stats().failed).toBe(0);
     } finally {
       await run("nbd-client", "-d", "/dev/nbd0");

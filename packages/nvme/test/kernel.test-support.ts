@@ -1,9 +1,12 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect } from "vitest";
+import { root } from "../../../test/docs/pages.test-support.ts";
 import { type Running, start } from "../../../test/processes/support/command-line.ts";
 
 /** The stage disks-kernel of `npm test` runs in the guest, where tests are root, and sets it. */
@@ -27,9 +30,22 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
+/** What carries the commands of the kernel's host to the target. */
+export type Carrier = "tcp" | "rdma";
+
+/** Where targets listen: for RDMA at one device of Soft-RoCE, and the host comes from the other. */
+export const targetHosts = { tcp: "127.0.0.1", rdma: "10.77.1.1" } as const;
+
 /** Starts `cinnabar disk serve` as a process and waits until it listens. */
-export async function serveFile(file: string, port: number, nqn: string, bytes: number): Promise<Running> {
-  const args = ["--bytes", `${bytes}`, "--nqn", nqn, "--nvme-tcp", `127.0.0.1:${port}`, "--json"];
+export async function serveFile(
+  file: string,
+  port: number,
+  nqn: string,
+  bytes: number,
+  carrier: Carrier = "tcp",
+): Promise<Running> {
+  const address = [`--nvme-${carrier}`, `${targetHosts[carrier]}:${port}`];
+  const args = ["--bytes", `${bytes}`, "--nqn", nqn, "--allow-host", "any", ...address, "--json"];
   const running = start(["disk", "serve", file, ...args]);
   await running.lines(1);
   return running;
@@ -55,9 +71,10 @@ export async function connect(
   nqn: string,
   ports: readonly number[],
   options: readonly string[] = [],
+  carrier: Carrier = "tcp",
 ): Promise<LinuxHost> {
   for (const port of ports)
-    await run("nvme", "connect", ...addressOf(port), "-n", nqn, "--hostid", hostId, ...options);
+    await run("nvme", "connect", ...addressOf(port, carrier), "-n", nqn, "--hostid", hostId, ...options);
   let disk = "";
   // The kernel looks for namespaces after the connection.
   await expect.poll(() => (disk = diskOf(nqn) ?? ""), { timeout: 60_000 }).not.toBe("");
@@ -66,8 +83,9 @@ export async function connect(
 }
 
 /** What names a target in the arguments of `nvme`. */
-export const addressOf = (port: number): readonly string[] => [
-  ...["-t", "tcp", "-a", "127.0.0.1", "-s", `${port}`, "--hostnqn", hostNqn],
+export const addressOf = (port: number, carrier: Carrier = "tcp"): readonly string[] => [
+  ...["-t", carrier, "-a", targetHosts[carrier], "-s", `${port}`, "--hostnqn", hostNqn],
+  ...(carrier === "rdma" ? ["--host-traddr", "10.77.1.2"] : []),
 ];
 
 /** One path of a subsystem. */
@@ -142,6 +160,33 @@ export async function fio(disk: string, ...options: readonly string[]): Promise<
 
 /** What makes fio write blocks with checksums, and read them back. */
 export const verified = ["--verify=crc32c", "--do_verify=1", "--verify_fatal=1"];
+
+/** Short and long writes, each read back by its checksum. */
+export async function verify(disk: string): Promise<void> {
+  const short = await fio(disk, ...verified, "--rw=randwrite", "--bs=4k", "--iodepth=32", "--size=16M");
+  expect(short.read.io_bytes).toBe(16 * mib);
+  const mixed = ["--rw=randwrite", "--bsrange=4k-1M", "--iodepth=8", "--size=64M", "--fsync=16"];
+  await fio(disk, ...verified, ...mixed);
+}
+
+/** Makes ext4, copies a tree there, and finds it again when nothing of it is in memory. */
+export async function useFileSystem(disk: string, mountPoint: string): Promise<void> {
+  await run("mkfs.ext4", "-q", "-F", disk);
+  await mounted(disk, mountPoint, async () => {
+    await run("cp", "-r", join(root, "docs"), join(root, "src"), mountPoint);
+    await run("sync", "-f", mountPoint);
+  });
+  await run("e2fsck", "-fn", disk);
+  await writeFile("/proc/sys/vm/drop_caches", "3");
+  await mounted(disk, mountPoint, async () => {
+    for (const tree of ["docs", "src"]) await run("diff", "-r", join(root, tree), join(mountPoint, tree));
+    // Space that is free again is trimmed.
+    await run("rm", "-r", join(mountPoint, "src"));
+    await run("fstrim", mountPoint);
+    await run("diff", "-r", join(root, "docs"), join(mountPoint, "docs"));
+  });
+  await run("e2fsck", "-fn", disk);
+}
 
 /** Has a disk mounted while something is done. */
 export async function mounted<T>(disk: string, folder: string, work: () => Promise<T>): Promise<T> {

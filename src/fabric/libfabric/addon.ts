@@ -1,5 +1,7 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
+import type { NativeError } from "./native-error.ts";
 import type { GrantedAttributes } from "./port-report.ts";
+import type { QueuePairAddon } from "./queue-pair-addon.ts";
 import type { NativeScheme } from "./url.ts";
 import type { VerbsAddon } from "./verbs-addon.ts";
 
@@ -16,24 +18,6 @@ import type { VerbsAddon } from "./verbs-addon.ts";
  *   the functions that return promises. `onWake`, `onEvents` and `onLostPages` are the only calls from native code into
  *   JavaScript.
  */
-
-/**
- * Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not
- * libfabric's.
- */
-export interface NativeError {
-  readonly failed: true;
-  /**
-   * The operation that failed, in the field's terms: "dlopen", "fi_getinfo", "fi_endpoint", "fi_enable", "bind
-   * doorbell", …
-   */
-  readonly op: string;
-  readonly code: number;
-  /** libfabric's or the system's short name or text for `code`. */
-  readonly name: string;
-  /** One sentence, with the names and numbers that matter. */
-  readonly message: string;
-}
 
 /** One place where libfabric was looked for. */
 export interface LoadAttempt {
@@ -213,7 +197,7 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon extends CryptoAddon, VerbsAddon {
+export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.

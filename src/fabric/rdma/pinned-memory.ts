@@ -33,6 +33,16 @@ export function lockedMemory(process = "/proc/self"): LockedMemory {
   };
 }
 
+/** Why so many bytes cannot be pinned, with what to do about it; undefined where the limit allows them. */
+export function pinObstacle(bytes: number): string | undefined {
+  const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
+  if (leftBytes === null || bytes <= leftBytes) return undefined;
+  return (
+    `${bytes} bytes cannot be registered: the process has pinned ${pinnedBytes} of at most ${limitBytes} bytes ` +
+    "(RLIMIT_MEMLOCK). Raise the limit with `ulimit -l`, or release memory"
+  );
+}
+
 function textOf(path: string): string {
   try {
     return readFileSync(path, "utf8");

@@ -8,6 +8,7 @@ export const layers = [
   "standard",
   "inspect",
   "options",
+  "queue-pairs",
   "lanes",
   "engine",
   "connect",

@@ -14,25 +14,28 @@ import { shortNumber } from "../inspected.ts";
 import { bytes, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
 
-const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nbd PATH|HOST:PORT…]
-       [OPTION…]
+const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
+       [--nbd PATH|HOST:PORT…] [OPTION…]
 
-Serves a file, or a block special file, as a disk: to hosts of NVMe/TCP, such as
-Linux, and to clients of NBD. It goes on until Ctrl-C or SIGTERM, and flushes the
-disk then. It prints where it listens, then operations and bytes in a second,
-errors and connections: on a terminal in one line that changes, elsewhere in a
-line for each interval in which something happened. Needs the package
-cinnabar-nvme.
+Serves a file, or a block special file, as a disk: to hosts of NVMe/TCP and
+NVMe/RDMA, such as Linux, and to clients of NBD. It goes on until Ctrl-C or
+SIGTERM, and flushes the disk then. It prints where it listens, then operations
+and bytes in a second, errors and connections: on a terminal in one line that
+changes, elsewhere in a line for each interval in which something happened. Needs
+the package cinnabar-nvme.
 
   --nvme-tcp HOST:PORT  Listens for hosts of NVMe/TCP. Their usual port is 4420;
                         0 takes a free one. Repeatable.
+  --nvme-rdma HOST:PORT
+                        Listens for hosts of NVMe/RDMA, at the address of an RDMA
+                        device. Repeatable.
   --nbd PATH|HOST:PORT  Listens for clients of NBD, at a Unix socket that this user
                         alone may open, or at a TCP port. Repeatable.
-  --allow-host NQN      A host of NVMe/TCP that may connect, by the name that it
-                        gives itself, or any. Repeatable. Default: any, where all
+  --allow-host NQN      A host of NVMe that may connect, by the name that it gives
+                        itself, or any. Repeatable. Default: any, where all
                         addresses are those of loopback. Elsewhere it must be given.
-  --nqn NQN             The name of the disk for hosts of NVMe/TCP. Default: made
-                        of the names of this machine and of FILE.
+  --nqn NQN             The name of the disk for hosts of NVMe. Default: made of
+                        the names of this machine and of FILE.
   --bytes SIZE          The size, such as 64MiB. A FILE that is missing is made, a
                         shorter one gets longer. Default: the size of FILE.
   --block SIZE          The smallest unit of reads and writes. Default: 4096.
@@ -43,6 +46,7 @@ cinnabar-nvme.
 
 const options = {
   "nvme-tcp": { type: "string", multiple: true, default: [] as string[] },
+  "nvme-rdma": { type: "string", multiple: true, default: [] as string[] },
   nbd: { type: "string", multiple: true, default: [] as string[] },
   "allow-host": { type: "string", multiple: true, default: [] as string[] },
   nqn: { type: "string" },
@@ -78,7 +82,7 @@ export const disk: Command = {
           }),
         ),
       );
-      const served: Served = { targets: [], servers: [] };
+      const served: Served = { targets: [], rdma: [], servers: [] };
       try {
         await listen(nvme, device, plan, served);
         const output = new Output(device.counts, served, values.json, terminal);
@@ -99,6 +103,7 @@ export const disk: Command = {
 /** What the arguments ask for. */
 interface Plan {
   readonly nvmeTcp: readonly Address[];
+  readonly nvmeRdma: readonly Address[];
   readonly nbd: readonly (Address | { readonly path: string })[];
   readonly hosts: readonly string[] | "any";
   readonly nqn: string;
@@ -114,26 +119,33 @@ interface Address {
 
 interface Served {
   readonly targets: NvmeTarget[];
+  /** Where one of the targets listens for hosts of NVMe/RDMA. */
+  readonly rdma: Address[];
   readonly servers: NbdServer[];
 }
 
 /** @throws UsageError */
 function planOf(file: string, values: Values): Plan {
-  const nvmeTcp = values["nvme-tcp"].map((text) => {
-    const address = addressOf("--nvme-tcp", text);
-    if (address === undefined)
-      throw new UsageError(`--nvme-tcp must be HOST:PORT, such as 127.0.0.1:4420, it is "${text}"`);
-    return address;
-  });
+  const nvme = (["nvme-tcp", "nvme-rdma"] as const).map((option) =>
+    values[option].map((text) => {
+      const address = addressOf(`--${option}`, text);
+      if (address === undefined)
+        throw new UsageError(`--${option} must be HOST:PORT, such as 127.0.0.1:4420, it is "${text}"`);
+      return address;
+    }),
+  );
+  const [nvmeTcp = [], nvmeRdma = []] = nvme;
   const nbd = values.nbd.map((text) => addressOf("--nbd", text) ?? { path: text });
-  if (nvmeTcp.length + nbd.length === 0) throw new UsageError("give --nvme-tcp, --nbd or both");
+  if (nvme.flat().length + nbd.length === 0)
+    throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
   const allowed = values["allow-host"];
-  if (allowed.length === 0 && nvmeTcp.some(({ host }) => !isLoopback(host)))
+  if (allowed.length === 0 && nvme.flat().some(({ host }) => !isLoopback(host)))
     throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
   const everyMs = milliseconds("--every", values.every);
   if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
   return {
     nvmeTcp,
+    nvmeRdma,
     nbd,
     hosts: allowed.length === 0 || allowed.includes("any") ? "any" : allowed,
     nqn: values.nqn ?? nqnOf(file),
@@ -189,9 +201,13 @@ async function loadNvme(): Promise<Nvme> {
 
 async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
   const { nqn, hosts } = plan;
-  for (const address of plan.nvmeTcp) {
-    const subsystems = [{ nqn, namespaces: [device], hosts }];
+  const subsystems = [{ nqn, namespaces: [device], hosts }];
+  for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, subsystems })));
+  if (plan.nvmeRdma.length > 0) {
+    const target = nvme.NvmeTarget.open({ subsystems });
+    served.targets.push(target);
+    for (const address of plan.nvmeRdma) served.rdma.push(await reported(() => target.listenRdma(address)));
   }
   for (const address of plan.nbd) served.servers.push(await reported(() => nvme.serveNbd(device, address)));
 }
@@ -238,15 +254,19 @@ class Output {
 
   serving(file: string, device: CountedDevice, nqn: string): void {
     const { bytes: size, blockBytes, isReadOnly } = device;
-    const nvmeTcp = this.#served.targets.map(({ address }) => ({ ...address, nqn }));
+    const nvmeTcp = this.#served.targets
+      .filter(({ address }) => address.port > 0)
+      .map(({ address }) => ({ ...address, nqn }));
+    const nvmeRdma = this.#served.rdma.map((address) => ({ ...address, nqn }));
     const nbd = this.#served.servers.map(({ uri }) => uri);
     if (this.#isJson) {
-      this.#print({ event: "serving", file, bytes: size, blockBytes, isReadOnly, nvmeTcp, nbd });
+      this.#print({ event: "serving", file, bytes: size, blockBytes, isReadOnly, nvmeTcp, nvmeRdma, nbd });
       return;
     }
     this.#terminal.print(`${file}: ${size} bytes, blocks of ${blockBytes}${isReadOnly ? ", read-only" : ""}`);
-    for (const { host, port } of nvmeTcp)
-      this.#terminal.print(`nvme-tcp: ${host.includes(":") ? `[${host}]` : host}:${port} ${nqn}`);
+    for (const [name, addresses] of Object.entries({ "nvme-tcp": nvmeTcp, "nvme-rdma": nvmeRdma }))
+      for (const { host, port } of addresses)
+        this.#terminal.print(`${name}: ${host.includes(":") ? `[${host}]` : host}:${port} ${nqn}`);
     for (const uri of nbd) this.#terminal.print(`nbd: ${uri}`);
   }
 

@@ -17,6 +17,7 @@ import {
   sqeBytes,
 } from "../nvme/command.ts";
 import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import { messageFacts } from "../nvme/identify.ts";
 import type { FusedWork } from "../nvme/io-command.ts";
 import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
@@ -112,6 +113,7 @@ function fillCompletion(answer: Buffer, { id }: Command, outcome: Completion["st
 
 /** One queue of a controller: a stream and the calls of its host, the target's side. */
 class CallQueue implements Queue {
+  readonly facts = messageFacts;
   readonly peer: string;
   readonly settled: Promise<void>;
   readonly #memory: Credit;

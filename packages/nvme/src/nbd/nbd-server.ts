@@ -3,13 +3,8 @@ import { integer, resolveOptions, text } from "cinnabar/options";
 import type { BlockDevice } from "../device/block-device.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
-import {
-  type Connection,
-  type ConnectionCounts,
-  type ConnectionLimits,
-  limitFields,
-  SocketServer,
-} from "../socket/socket-server.ts";
+import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
+import { type Connection, SocketServer } from "../socket/socket-server.ts";
 import { Handshake } from "./handshake.ts";
 import { maxNameBytes } from "./protocol.ts";
 import { type RequestCounts, Transmission } from "./transmission.ts";

@@ -40,8 +40,8 @@ export const fabricsOpcode = 0x7f;
 /** Types of fabrics commands. */
 export const fabrics = { propertySet: 0x00, connect: 0x01, propertyGet: 0x04, disconnect: 0x08 } as const;
 
-/** Kinds of SGL descriptors: type and subtype. */
-export const sgl = { inCapsule: 0x01, transport: 0x5a } as const;
+/** Kinds of SGL descriptors: type and subtype. One that is keyed names memory of the host. */
+export const sgl = { inCapsule: 0x01, transport: 0x5a, keyed: 0x40, keyedInvalidate: 0x4f } as const;
 
 /** The name of the discovery service. */
 export const discoveryNqn = "nqn.2014-08.org.nvmexpress.discovery";
@@ -56,14 +56,22 @@ export interface Command {
   /** The type of a fabrics command. */
   readonly fabricsType: number;
   readonly sglKind: number;
+  /** The offset in the capsule, or where the memory of a keyed one begins. */
   readonly sglOffset: bigint;
+  /** The key of a keyed one. */
+  readonly sglKey: number;
   /** The length of the data, either way. */
   readonly bytes: number;
   /** The whole entry, for the fields of one command. */
   readonly entry: Buffer;
 }
 
+/** The memory of the host is named by address and key. */
+export const isKeyed = ({ sglKind }: Pick<Command, "sglKind">): boolean =>
+  sglKind === sgl.keyed || sglKind === sgl.keyedInvalidate;
+
 export function parseCommand(entry: Buffer): Command {
+  const sglKind = entry.readUInt8(39);
   return {
     opcode: entry.readUInt8(0),
     flags: entry.readUInt8(1),
@@ -71,8 +79,9 @@ export function parseCommand(entry: Buffer): Command {
     nsid: entry.readUInt32LE(4),
     fabricsType: entry.readUInt8(4),
     sglOffset: entry.readBigUInt64LE(24),
-    bytes: entry.readUInt32LE(32),
-    sglKind: entry.readUInt8(39),
+    sglKey: entry.readUInt32LE(35),
+    bytes: isKeyed({ sglKind }) ? entry.readUIntLE(32, 3) : entry.readUInt32LE(32),
+    sglKind,
     entry,
   };
 }

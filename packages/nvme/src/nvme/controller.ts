@@ -21,7 +21,9 @@ import {
   maxQueueEntries,
   maxTransferBytes,
   namespaceDescriptors,
+  type Place,
   type SubsystemFacts,
+  type TransportFacts,
   version,
 } from "./identify.ts";
 import { type Completion, status } from "./status.ts";
@@ -36,8 +38,9 @@ const feature = { writeCache: 0x06, queues: 0x07, events: 0x0b, keepAlive: 0x0f 
 
 /** A queue of a controller, as its transport has it. */
 export interface Queue {
-  /** The address of this machine at which the host has come. */
-  readonly localHost?: string | undefined;
+  readonly facts: TransportFacts;
+  /** Where the host has come. Undefined where the discovery service does not name such places. */
+  readonly place?: Place | undefined;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;
   /** Resolves when the device has nothing under way for the queue. */
@@ -65,8 +68,7 @@ export interface Controllers {
 
 /** What the discovery service tells a host. */
 export interface Discovery {
-  readonly host: string;
-  readonly port: number;
+  readonly place: Place;
   readonly nqns: readonly string[];
 }
 
@@ -80,6 +82,7 @@ export class Controller {
   readonly #discovery: Discovery;
   readonly #family: Controllers;
   readonly #instance: ControllerInstance;
+  readonly #facts: TransportFacts;
   readonly #queues = new Map<number, Queue>();
   #markEnded = () => {};
   #isEnded = false;
@@ -114,6 +117,7 @@ export class Controller {
     this.#instance = newInstance(id, family);
     this.ended = new Promise((resolve) => (this.#markEnded = resolve));
     this.#queues.set(0, adminQueue);
+    this.#facts = adminQueue.facts;
     this.#keepAliveMs = keepAliveMs;
     this.#armKeepAlive();
   }
@@ -290,7 +294,7 @@ export class Controller {
       case 0:
         return page(namespace && identifyNamespace(namespace));
       case 1:
-        return page(identifyController(this.subsystem, this.#instance));
+        return page(identifyController(this.subsystem, this.#instance, this.#facts));
       case 2:
         return nsid >= 0xfffffffe ? page(undefined) : page(activeNamespaces(this.subsystem, nsid));
       case 3:
@@ -324,9 +328,9 @@ export class Controller {
     const bytes = this.bytesOf(command);
     const offset = command.entry.readBigUInt64LE(48);
     const isDiscovery = this.subsystem.nqn === discoveryNqn;
-    const { nqns, host, port } = this.#discovery;
+    const { nqns, place } = this.#discovery;
     const logs: Record<number, () => Buffer> = isDiscovery
-      ? { 112: () => discoveryLog(nqns, host, port) }
+      ? { 112: () => discoveryLog(nqns, place) }
       : {
           1: () => Buffer.alloc(64),
           2: healthLog,

@@ -9,8 +9,24 @@ export const maxTransferShift = 8;
 export const maxTransferBytes = pageBytes << maxTransferShift;
 /** The longest data of a compare-and-write, each of both: a queue takes them at the same time. */
 export const maxFusedBytes = maxTransferBytes / 2;
-/** Data that a command of an I/O queue carries in its capsule. */
-export const ioInCapsuleBytes = 16_384;
+/** What a controller tells about the transport of its queues. */
+export interface TransportFacts {
+  /** Data that a command of an I/O queue may carry in its capsule. */
+  readonly ioInCapsuleBytes: number;
+  /** Other data are in memory of the host that a key opens. */
+  readonly isKeyed: boolean;
+}
+
+/** The facts of transports that carry data in messages. */
+export const messageFacts: TransportFacts = { ioInCapsuleBytes: 16_384, isKeyed: false };
+
+/** Where hosts find a controller. */
+export interface Place {
+  readonly transport: "tcp" | "rdma";
+  readonly host: string;
+  readonly port: number;
+}
+
 /** Data that a command of an admin queue, and Connect, may carry in its capsule. */
 export const adminInCapsuleBytes = 8192;
 /** Entries of an I/O queue. */
@@ -52,6 +68,7 @@ export interface SubsystemFacts {
 export function identifyController(
   subsystem: SubsystemFacts,
   { controllerId, uniquifier, random }: ControllerInstance,
+  { ioInCapsuleBytes, isKeyed }: TransportFacts,
 ): Buffer {
   const data = Buffer.alloc(4096);
   const isDiscovery = subsystem.nqn === discoveryNqn;
@@ -91,7 +108,7 @@ export function identifyController(
   data.writeUInt16LE(1, 522); // FUSES: compare and write
   data.writeUInt16LE(maxFusedBytes / longestBlock - 1, 532); // ACWU: of so many blocks
   data.writeUInt8(1, 525); // a volatile cache
-  data.writeUInt32LE(1 | (1 << 20), 536); // SGLs, and an offset in the capsule
+  data.writeUInt32LE(1 | (isKeyed ? 1 << 2 : 0) | (1 << 20), 536); // SGLs, keyed ones, an offset in the capsule
   data.write(subsystem.nqn, 768, 255, "utf8");
   data.writeUInt32LE((64 + ioInCapsuleBytes) / 16, 1792);
   data.writeUInt32LE(1, 1796);
@@ -129,14 +146,14 @@ export function namespaceDescriptors({ uuid }: Namespace): Buffer {
   return data;
 }
 
-/** The log of the discovery service: a record for each subsystem, at one address. */
-export function discoveryLog(nqns: readonly string[], host: string, port: number): Buffer {
+/** The log of the discovery service: a record for each subsystem, at one place. */
+export function discoveryLog(nqns: readonly string[], { transport, host, port }: Place): Buffer {
   const data = Buffer.alloc(1024 * (1 + nqns.length));
   data.writeBigUInt64LE(1n, 0);
   data.writeBigUInt64LE(BigInt(nqns.length), 8);
   for (const [index, nqn] of nqns.entries()) {
     const at = 1024 * (index + 1);
-    data.writeUInt8(3, at);
+    data.writeUInt8(transport === "tcp" ? 3 : 1, at);
     data.writeUInt8(host.includes(":") ? 2 : 1, at + 1);
     data.writeUInt8(2, at + 2);
     data.writeUInt16LE(1, at + 4);
@@ -147,6 +164,11 @@ export function discoveryLog(nqns: readonly string[], host: string, port: number
     data.write(nqn, at + 256, 255, "utf8");
     data.fill(" ", at + 512, at + 768);
     data.write(host, at + 512, "latin1");
+    if (transport === "rdma") {
+      data.writeUInt8(1, at + 768); // reliable connected queue pairs,
+      data.writeUInt8(1, at + 769); // of no provider in particular,
+      data.writeUInt8(1, at + 770); // by the RDMA connection manager
+    }
   }
   return data;
 }

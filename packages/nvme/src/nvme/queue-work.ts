@@ -1,4 +1,4 @@
-import { type Command, fabrics, fabricsOpcode, fuse, fuseOf } from "./command.ts";
+import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, sgl } from "./command.ts";
 import type { Controller } from "./controller.ts";
 import { maxTransferBytes } from "./identify.ts";
 import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
@@ -59,6 +59,24 @@ export function fusedWorkOf(
         (why) => fusedFaults([why]),
       ),
   };
+}
+
+/**
+ * What is wrong with the data that a command sends, of a length that it must have.
+ *
+ * @param inCapsuleBytes how many came in the capsule
+ * @param isElsewhere whether the descriptor is of the kind that the transport has for data outside of the capsule
+ */
+export function faultOfData(
+  { sglKind, sglOffset, bytes: named }: Command,
+  bytes: number,
+  inCapsuleBytes: number,
+  isElsewhere: boolean,
+): Status | undefined {
+  const isInCapsule = sglKind === sgl.inCapsule;
+  if (isInCapsule && sglOffset !== 0n) return status.sglOffset;
+  if (!isInCapsule && !isElsewhere) return status.sglType;
+  return named === bytes && inCapsuleBytes === (isInCapsule ? bytes : 0) ? undefined : status.sglLength;
 }
 
 /** The completions of two fused commands of which one or both are at fault. */

@@ -14,6 +14,7 @@ import {
 import { type Digests, pduType } from "../tcp/pdu.ts";
 import { admin, discoveryNqn, fabricsOpcode, io, parseCommand, sgl } from "./command.ts";
 import { Controller } from "./controller.ts";
+import { messageFacts } from "./identify.ts";
 import { NvmeTarget, type NvmeTargetOptions } from "./target.ts";
 
 const mib = 1024 * 1024;
@@ -520,8 +521,8 @@ describe("a host that is silent", () => {
       1,
       { nqn: "nqn.2026-11.test:host", id: "1" },
       { nqn, serial: "1", model: "test", namespaces: new Map() },
-      { host: "127.0.0.1", port: 4420, nqns: [] },
-      { keepAliveMs, adminQueue: { abort, settled: Promise.resolve() } },
+      { place: { transport: "tcp", host: "127.0.0.1", port: 4420 }, nqns: [] },
+      { keepAliveMs, adminQueue: { facts: messageFacts, abort, settled: Promise.resolve() } },
     );
     return { controller, abort };
   }

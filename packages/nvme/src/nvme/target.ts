@@ -3,12 +3,9 @@ import { checkedBy, fail, integer, list, required, resolveOptions, text } from "
 import type { Implementation } from "cinnabar/standard";
 import { serveCapsules } from "../calls/capsule-server.ts";
 import type { BlockDevice } from "../device/block-device.ts";
-import {
-  type ConnectionCounts,
-  type ConnectionLimits,
-  limitFields,
-  SocketServer,
-} from "../socket/socket-server.ts";
+import { type NvmeRdmaOptions, RdmaServer, type RdmaServerOptions } from "../rdma/rdma-server.ts";
+import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
+import { SocketServer } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
 import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
@@ -87,7 +84,7 @@ interface Served extends SubsystemFacts {
 }
 
 /**
- * An NVMe/TCP target: it serves devices to hosts of NVMe over Fabrics. Each subsystem has namespaces, and the discovery
+ * An NVMe target: it serves devices to hosts of NVMe over Fabrics, by TCP, by RDMA and in calls of Cinnabar. Each subsystem has namespaces, and the discovery
  * service at the same port lists the subsystems that a host may use. Header and data digests are used where the host
  * asks for them.
  *
@@ -99,6 +96,9 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #subsystems: ReadonlyMap<string, Served>;
   readonly #controllers = new Set<Controller>();
   readonly #family = { target: randomBytes(4).readUInt32LE(), all: this.#controllers };
+  readonly #connection: RdmaServerOptions;
+  readonly #rdmaServers: RdmaServer[] = [];
+  #isClosed = false;
   #address = { host: "", port: 0 };
   /** By chance at first: hosts refuse a second target of a subsystem whose controller has the number of the first's. */
   #lastId = randomInt(0xffef);
@@ -112,6 +112,7 @@ export class NvmeTarget implements AsyncDisposable {
     this.#subsystems = subsystems;
     this.#server = new SocketServer(limits, (socket) => new TcpQueue(socket, connect, maxBytes));
     this.capsules = serveCapsules(connect, maxBytes);
+    this.#connection = { connect, maxBytes };
   }
 
   /**
@@ -149,14 +150,41 @@ export class NvmeTarget implements AsyncDisposable {
    */
   readonly capsules: Implementation;
 
-  /** The host and the port where it listens. Without a port, the host is empty. */
+  /**
+   * Listens at an RDMA device as well: hosts of NVMe/RDMA have the same subsystems there. A target listens at as many
+   * addresses as wanted, until `close`.
+   *
+   * @returns the host and the port where it listens.
+   * @throws TypeError or RangeError for options that do not fit. Error with the reason as `cause` where it cannot listen:
+   * this machine has no such device, the addon or libfabric is missing, or the process may not pin the memory.
+   */
+  async listenRdma(options: NvmeRdmaOptions): Promise<{ readonly host: string; readonly port: number }> {
+    const where = "NvmeTarget.listenRdma";
+    const server = await RdmaServer.listen(where, options, this.#connection);
+    if (this.#isClosed) {
+      await server.close();
+      throw new Error(`${where}: the target is closed`);
+    }
+    this.#rdmaServers.push(server);
+    const { host, port } = server.place;
+    return { host, port };
+  }
+
+  /** The host and the port where it listens for NVMe/TCP. Without a port, the host is empty. */
   get address(): { readonly host: string; readonly port: number } {
     return this.#address;
   }
 
   /** Counts at this moment. */
   stats(): NvmeTargetStats {
-    return { ...this.#server.counts, controllers: this.#controllers.size };
+    const all = [this.#server, ...this.#rdmaServers].map(({ counts }) => counts);
+    const sum = (of: (counts: ConnectionCounts) => number) => all.reduce((total, one) => total + of(one), 0);
+    return {
+      open: sum(({ open }) => open),
+      inHandshake: sum(({ inHandshake }) => inHandshake),
+      refused: sum(({ refused }) => refused),
+      controllers: this.#controllers.size,
+    };
   }
 
   /**
@@ -186,11 +214,13 @@ export class NvmeTarget implements AsyncDisposable {
 
   /** Ends every controller, waits for what devices have under way, and stops listening. The devices stay open. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     const ended = [...this.#controllers].map((controller) => {
       controller.end();
       return controller.ended;
     });
-    await Promise.all([this.#server.close(), ...ended]);
+    const servers = [this.#server, ...this.#rdmaServers];
+    await Promise.all([...servers.map((server) => server.close()), ...ended]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -250,10 +280,8 @@ export class NvmeTarget implements AsyncDisposable {
     const nqns = [...this.#subsystems.values()]
       .filter(({ hosts }) => hosts === "any" || hosts.includes(host.nqn))
       .map(({ nqn }) => nqn);
-    // A target that listens at every address tells the one where the host has found it.
-    const isAny = this.#address.host === "0.0.0.0" || this.#address.host === "::";
-    const at = (isAny ? queue.localHost : undefined) ?? this.#address.host;
-    const discovery = { host: at, port: this.#address.port, nqns };
+    const place = queue.place ?? { transport: "tcp" as const, ...this.#address };
+    const discovery = { place, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       keepAliveMs,
       adminQueue: queue,

@@ -3,26 +3,7 @@ import { chmod, lstat, mkdtemp, rm, unlink } from "node:fs/promises";
 import { connect, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { integer, milliseconds } from "cinnabar/options";
-
-/** Bounds of the connections of a server. */
-export interface ConnectionLimits {
-  /** How many connections may be past their handshake. Default: 256. */
-  readonly maxConnections?: number;
-  /** How many connections may be in their handshake. One more ends the oldest of them. Default: 1,024. */
-  readonly maxHandshakes?: number;
-  /** How long a handshake may take, in milliseconds. Default: 10,000. */
-  readonly handshakeTimeoutMs?: number;
-  /** How long a peer may stop within a message or leave what it was sent untaken, in milliseconds. Default: 30,000. */
-  readonly stallTimeoutMs?: number;
-}
-
-export const limitFields = {
-  maxConnections: integer(1, 65_536, 256),
-  maxHandshakes: integer(1, 65_536, 1024),
-  handshakeTimeoutMs: milliseconds({ low: 1, fallback: 10_000 }),
-  stallTimeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
-};
+import { ConnectionBounds, type ConnectionCounts, type ConnectionLimits } from "./connection-bounds.ts";
 
 /** One connection, as the server's subject makes it. */
 export interface Connection {
@@ -43,37 +24,28 @@ export interface Address {
   readonly port?: number;
 }
 
-/** Counts of a server's connections. */
-export interface ConnectionCounts {
-  /** Connections past their handshake. */
-  readonly open: number;
-  /** Connections in their handshake. */
-  readonly inHandshake: number;
-  /** Connections that were ended because they were silent, stalled, or too many. */
-  readonly refused: number;
-}
-
 /** Listens, bounds connections, and ends them. */
 export class SocketServer {
   readonly #server: Server;
-  readonly #limits: Required<ConnectionLimits>;
+  readonly #stallTimeoutMs: number;
   readonly #make: (socket: Socket) => Connection;
-  readonly #handshakes = new Set<Socket>();
-  readonly #open = new Map<Socket, Connection>();
-  #refused = 0;
+  readonly #bounds: ConnectionBounds;
+  /** How each connection is ended when the server closes. */
+  readonly #ends = new Set<() => void>();
   /** A folder that this server made for its socket. */
   #folder: string | undefined;
   #closed: Promise<void> | undefined;
   #runs = new Set<Promise<void>>();
 
   constructor(limits: Required<ConnectionLimits>, make: (socket: Socket) => Connection) {
-    this.#limits = limits;
+    this.#stallTimeoutMs = limits.stallTimeoutMs;
+    this.#bounds = new ConnectionBounds(limits);
     this.#make = make;
     this.#server = createServer((socket) => this.#accept(socket));
   }
 
   get counts(): ConnectionCounts {
-    return { open: this.#open.size, inHandshake: this.#handshakes.size, refused: this.#refused };
+    return this.#bounds.counts;
   }
 
   /** Listens, and resolves to the path or to host and port. */
@@ -116,8 +88,7 @@ export class SocketServer {
   async #close(): Promise<void> {
     const isClosed = this.#server.listening ? once(this.#server, "close") : undefined;
     this.#server.close();
-    for (const socket of this.#handshakes) socket.destroy();
-    for (const connection of this.#open.values()) connection.end();
+    for (const end of this.#ends) end();
     await Promise.all(this.#runs);
     await isClosed;
     if (this.#folder !== undefined) await rm(this.#folder, { recursive: true, force: true });
@@ -126,40 +97,29 @@ export class SocketServer {
   #accept(socket: Socket): void {
     socket.on("error", () => {}); // "close" follows
     socket.setNoDelay(true);
-    const [oldest] = this.#handshakes;
-    if (oldest !== undefined && this.#handshakes.size >= this.#limits.maxHandshakes) this.#refuse(oldest);
-    this.#handshakes.add(socket);
-    const timer = setTimeout(() => this.#refuse(socket), this.#limits.handshakeTimeoutMs);
+    const bounded = this.#bounds.begin(() => socket.destroy());
     const connection = this.#make(socket);
     const admitted = () => {
-      clearTimeout(timer);
-      if (!this.#handshakes.delete(socket) || this.#open.size >= this.#limits.maxConnections) {
-        this.#refuse(socket);
-        return false;
-      }
-      this.#open.set(socket, connection);
-      const { stallTimeoutMs } = this.#limits;
-      socket.setTimeout(stallTimeoutMs).on("timeout", () => {
-        if (connection.isOwed) this.#refuse(socket);
-        else socket.setTimeout(stallTimeoutMs);
+      if (!bounded.admit()) return false;
+      socket.setTimeout(this.#stallTimeoutMs).on("timeout", () => {
+        if (connection.isOwed) bounded.refuse();
+        else socket.setTimeout(this.#stallTimeoutMs);
       });
       return true;
     };
+    const end = () => {
+      if (bounded.isAdmitted()) connection.end();
+      else socket.destroy();
+    };
+    this.#ends.add(end);
     const over = () => {
       socket.destroy();
-      clearTimeout(timer);
-      this.#handshakes.delete(socket);
-      this.#open.delete(socket);
+      bounded.over();
+      this.#ends.delete(end);
       this.#runs.delete(run);
     };
     const run: Promise<void> = connection.run(admitted).then(over, over);
     this.#runs.add(run);
-  }
-
-  #refuse(socket: Socket): void {
-    this.#refused++;
-    this.#handshakes.delete(socket);
-    socket.destroy();
   }
 }
 

@@ -5,6 +5,7 @@ import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
 import { fabrics, fabricsOpcode, parseCommand, sgl } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
+import { messageFacts } from "../nvme/identify.ts";
 import { blocksOf, commandEntry, connectFields, icRequest } from "./host.test-support.ts";
 import { pduFlag, pduParts, pduType } from "./pdu.ts";
 import { TcpQueue } from "./queue.ts";
@@ -28,8 +29,10 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
     const queue = new TcpQueue(
       socket,
       async (own) => {
-        const adminQueue = queueId === 0 ? own : { abort: () => {}, settled: Promise.resolve() };
-        const discovery = { host: "127.0.0.1", port: 4420, nqns: [] };
+        const adminQueue =
+          queueId === 0 ? own : { facts: messageFacts, abort: () => {}, settled: Promise.resolve() };
+        const place = { transport: "tcp" as const, host: "127.0.0.1", port: 4420 };
+        const discovery = { place, nqns: [] };
         const host = { nqn: "nqn.2026-11.test:host", id: "1" };
         const controller = new Controller(1, host, subsystem, discovery, { keepAliveMs: 0, adminQueue });
         const words = [0, 0x14, 0x460001, 0];

@@ -4,16 +4,15 @@ import {
   type Command,
   fabrics,
   fabricsOpcode,
-  fuse,
-  fuseOf,
   isFromHost,
   isToHost,
   parseCommand,
   sgl,
 } from "../nvme/command.ts";
 import type { Connected, Controller, Queue } from "../nvme/controller.ts";
-import { adminInCapsuleBytes, ioInCapsuleBytes, maxTransferBytes } from "../nvme/identify.ts";
-import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { adminInCapsuleBytes, maxTransferBytes, messageFacts, type Place } from "../nvme/identify.ts";
+import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
+import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
@@ -53,28 +52,17 @@ interface Arrived {
 }
 
 /** One queue of a controller: a connection of NVMe/TCP, the target's side. */
-export class TcpQueue implements Connection, Queue {
-  readonly settled: Promise<void>;
+export class TcpQueue implements Connection, Queue, Transport<Arrived> {
+  readonly facts = messageFacts;
   readonly #socket: Duplex;
   readonly #reader: ByteReader;
   readonly #writer: ByteWriter;
   readonly #connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
   readonly #memory: Credit;
-  readonly #inFlight = new Set<number>();
   readonly #transfers = new Map<number, Transfer>();
-  /** The first command of a fused operation, until the next command comes. */
-  #first: Arrived | undefined;
   #digests: Digests = { header: false, data: false };
-  #controller: Controller | undefined;
-  #queueId = 0;
-  /** Entries of the queue. Before Connect there is room for that alone. */
-  #entries = 1;
-  #head = 0;
   #nextTag = 0;
-  #isGone = false;
-  /** Commands that a device works on. */
-  #underWay = 0;
-  #settle = () => {};
+  readonly #commands: QueueCommands<Arrived>;
 
   constructor(
     socket: Duplex,
@@ -86,12 +74,19 @@ export class TcpQueue implements Connection, Queue {
     this.#writer = new ByteWriter(socket);
     this.#connect = connect;
     this.#memory = new Credit(Math.max(maxBytes, maxTransferBytes));
-    this.settled = new Promise((resolve) => (this.#settle = resolve));
+    this.#commands = new QueueCommands(this);
   }
 
-  get localHost(): string | undefined {
+  get settled(): Promise<void> {
+    return this.#commands.settled;
+  }
+
+  get place(): Place | undefined {
+    if (!(this.#socket instanceof Socket)) return undefined;
+    const { localAddress: address, localPort: port } = this.#socket;
+    if (address === undefined || port === undefined) return undefined;
     // A listener of both families gives addresses of IPv4 in the form of IPv6.
-    return this.#socket instanceof Socket ? this.#socket.localAddress?.replace(/^::ffff:/, "") : undefined;
+    return { transport: "tcp", host: address.replace(/^::ffff:/, ""), port };
   }
 
   get isOwed(): boolean {
@@ -101,27 +96,26 @@ export class TcpQueue implements Connection, Queue {
   async run(admitted: () => boolean): Promise<void> {
     try {
       await this.#greet();
-      while (!this.#isGone && (await this.#next(admitted)));
+      while (!this.#commands.isGone && (await this.#next(admitted)));
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
-      this.#isGone = true;
+      this.#commands.abort();
       for (const { complete } of this.#transfers.values()) complete(undefined);
       this.#transfers.clear();
-      if (this.#queueId === 0) this.#controller?.end();
-      if (this.#underWay === 0) this.#settle();
+      this.#commands.leave();
     }
     await this.#writer.end();
   }
 
   end(): void {
-    this.#controller?.end();
+    this.#commands.controller?.end();
     this.abort();
   }
 
   abort(): void {
-    this.#isGone = true;
+    this.#commands.abort();
     this.#socket.destroy();
   }
 
@@ -173,49 +167,12 @@ export class TcpQueue implements Connection, Queue {
     const isWhole = await this.#isDigestRight(data);
     if (isWhole === undefined) return false;
     const command = parseCommand(header.subarray(8));
-    if (this.#inFlight.size >= this.#entries) throw new FatalError(fatal.sequence, 0, header);
-    this.#head = (this.#head + 1) % Math.max(this.#entries, 2);
-    if (this.#controller === undefined) return this.#takeConnect(command, data, isWhole, admitted);
-    this.#take(this.#controller, { command, inCapsule: data, isWhole });
+    if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
+    this.#commands.count();
+    const { controller } = this.#commands;
+    if (controller === undefined) return this.#takeConnect(command, data, isWhole, admitted);
+    this.#commands.take(controller, { command, inCapsule: data, isWhole });
     return true;
-  }
-
-  #take(controller: Controller, arrived: Arrived): void {
-    const { command } = arrived;
-    const first = this.#first;
-    this.#first = undefined;
-    const isConflict = this.#inFlight.has(command.id);
-    const isSecond = fuseOf(command) === fuse.second && !isConflict;
-    if (first !== undefined && !isSecond) this.#complete(first.command, { status: status.fusedMissing });
-    if (isConflict) {
-      this.#respond(command, { status: status.idConflict });
-      return;
-    }
-    this.#inFlight.add(command.id);
-    this.#begin(controller, arrived, isSecond ? first : undefined);
-  }
-
-  /** Does a command, with the first one of its fused operation. Such a first one waits for the next command. */
-  #begin(controller: Controller, arrived: Arrived, first: Arrived | undefined): void {
-    if (first !== undefined) {
-      void this.#executeFused(controller, first, arrived).then((completions) => {
-        for (const [index, { command }] of [first, arrived].entries())
-          this.#complete(command, completions?.[index]);
-      });
-      return;
-    }
-    if (this.#queueId !== 0 && fuseOf(arrived.command) === fuse.first) {
-      this.#first = arrived;
-      return;
-    }
-    const { command } = arrived;
-    void this.#execute(controller, arrived).then((completion) => this.#complete(command, completion));
-  }
-
-  /** Answers, unless the queue has ended before there is an answer. */
-  #complete(command: Command, completion: Completion | undefined): void {
-    this.#inFlight.delete(command.id);
-    if (completion !== undefined) this.#respond(command, completion);
   }
 
   /** Checks the fields of the common header of a command or of data. Gives the length of the data. */
@@ -234,7 +191,7 @@ export class TcpQueue implements Connection, Queue {
       return 0;
     }
     if (dataOffset !== length + digestBytes) throw new FatalError(fatal.field, 3, head);
-    const inCapsule = this.#queueId === 0 ? adminInCapsuleBytes : ioInCapsuleBytes;
+    const inCapsule = this.#commands.queueId === 0 ? adminInCapsuleBytes : this.facts.ioInCapsuleBytes;
     const dataBytes = bytes - dataOffset - (this.#digests.data ? 4 : 0);
     if (dataBytes <= 0 || dataBytes > (type === pduType.h2cData ? maxHostDataBytes : inCapsule))
       throw new FatalError(fatal.field, 4, head);
@@ -296,25 +253,22 @@ export class TcpQueue implements Connection, Queue {
       return false;
     }
     const { controller, queueId, entries } = connected;
-    this.#controller = controller;
-    this.#queueId = queueId;
-    this.#entries = entries;
-    if (!controller.checkAlive() || this.#isGone || !admitted()) return false;
+    this.#commands.connect(controller, queueId, entries);
+    if (!controller.checkAlive() || this.#commands.isGone || !admitted()) return false;
     this.#respond(command, { status: status.success, result: BigInt(controller.id) });
     return true;
   }
 
-  /** Undefined where the queue ends before there is an answer. */
-  async #execute(
+  async execute(
     controller: Controller,
     { command, inCapsule, isWhole }: Arrived,
   ): Promise<Completion | undefined> {
-    const work = workOf(controller, this.#queueId, command);
+    const work = workOf(controller, this.#commands.queueId, command);
     if ("code" in work) return { status: work };
     let data: Buffer | undefined = inCapsule;
     let memoryBytes = 0;
     if (work.bytes > 0 && isFromHost(command)) {
-      const wrong = this.#faultOfSgl(command, work.bytes, inCapsule.length);
+      const wrong = this.#faultOf(command, work.bytes, inCapsule.length);
       if (wrong !== undefined) return { status: wrong };
       if (!isWhole) return { status: status.transport };
       if (command.sglKind === sgl.transport) {
@@ -337,7 +291,7 @@ export class TcpQueue implements Connection, Queue {
     const completion =
       given === undefined
         ? undefined
-        : await this.#run(controller, () => work.run(given), { status: status.internal });
+        : await this.#commands.run(controller, () => work.run(given), { status: status.internal });
     if (completion === undefined) {
       this.#memory.giveBack(memoryBytes);
       return undefined;
@@ -348,18 +302,18 @@ export class TcpQueue implements Connection, Queue {
     return completion;
   }
 
-  /** As `#execute`, for both commands. The memory of both is taken at once, so that no two operations share it. */
-  async #executeFused(
+  /** The memory of both is taken at once, so that no two operations share it. */
+  async executeFused(
     controller: Controller,
     first: Arrived,
     second: Arrived,
   ): Promise<readonly [Completion, Completion] | undefined> {
-    const work = fusedWorkOf(controller, this.#queueId, first.command, second.command);
+    const work = fusedWorkOf(controller, this.#commands.queueId, first.command, second.command);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const both = [first, second];
     const faults = both.map(
       ({ command, inCapsule, isWhole }) =>
-        this.#faultOfSgl(command, work.bytes, inCapsule.length) ?? (isWhole ? undefined : status.transport),
+        this.#faultOf(command, work.bytes, inCapsule.length) ?? (isWhole ? undefined : status.transport),
     );
     if (faults.some((fault) => fault !== undefined)) return fusedFaults(faults);
     const asked = both.filter(({ command }) => command.sglKind === sgl.transport);
@@ -373,34 +327,19 @@ export class TcpQueue implements Connection, Queue {
         return fusedFaults(data.map((one) => (one === damaged ? status.transport : undefined)));
       const [expected, written] = data;
       if (expected === undefined || written === undefined) return undefined;
-      return await this.#run(controller, () => work.run(expected, written), fusedBroken);
+      return await this.#commands.run(controller, () => work.run(expected, written), fusedBroken);
     } finally {
       this.#memory.giveBack(memoryBytes);
     }
   }
 
-  /** Lets the device work, unless the queue has ended. Undefined where it has. */
-  async #run<T>(controller: Controller, work: () => Promise<T>, failed: T): Promise<T | undefined> {
-    if (!controller.checkAlive() || this.#isGone) return undefined;
-    this.#underWay++;
-    const completion = await work().catch(() => failed);
-    this.#underWay--;
-    if (this.#isGone && this.#underWay === 0) this.#settle();
-    return completion;
-  }
-
-  #faultOfSgl(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {
-    if (command.sglKind === sgl.inCapsule) {
-      if (command.sglOffset !== 0n) return status.sglOffset;
-      return command.bytes === bytes && inCapsuleBytes === bytes ? undefined : status.sglLength;
-    }
-    if (command.sglKind !== sgl.transport) return status.sglType;
-    return command.bytes === bytes && inCapsuleBytes === 0 ? undefined : status.sglLength;
+  #faultOf(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {
+    return faultOfData(command, bytes, inCapsuleBytes, command.sglKind === sgl.transport);
   }
 
   /** Asks the host for data. Undefined where the queue ends before they came. */
   async #fetch(command: Command, bytes: number): Promise<Buffer | undefined> {
-    if (this.#isGone) return undefined;
+    if (this.#commands.isGone) return undefined;
     while (this.#transfers.has(this.#nextTag)) this.#nextTag = (this.#nextTag + 1) & 0xffff;
     const tag = this.#nextTag;
     this.#nextTag = (tag + 1) & 0xffff;
@@ -428,10 +367,14 @@ export class TcpQueue implements Connection, Queue {
     this.#writer.write(pduParts(pduType.c2hData, pduFlag.last, header, this.#digests, data), sent);
   }
 
+  respond({ command }: Arrived, completion: Completion): void {
+    this.#respond(command, completion);
+  }
+
   #respond(command: Command, { status: outcome, result = 0n }: Completion): void {
     const header = Buffer.alloc(24);
     header.writeBigUInt64LE(result, 8);
-    header.writeUInt16LE(this.#head, 16);
+    header.writeUInt16LE(this.#commands.head, 16);
     header.writeUInt16LE(command.id, 20);
     header.writeUInt16LE(statusField(outcome), 22);
     this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests));

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <napi.h>
+
+namespace cinnabar::binding {
+
+/// Adds the functions of src/fabric/libfabric/queue-pair-addon.ts.
+void addQueuePairFunctions(Napi::Env env, Napi::Object exports);
+
+}  // namespace cinnabar::binding

@@ -1,0 +1,308 @@
+import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory } from "cinnabar/queue-pairs";
+import {
+  type Command,
+  cqeBytes,
+  fabrics,
+  fabricsOpcode,
+  isFromHost,
+  isKeyed,
+  isToHost,
+  parseCommand,
+  sgl,
+  sqeBytes,
+} from "../nvme/command.ts";
+import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import { maxQueueEntries, maxTransferBytes, type Place, type TransportFacts } from "../nvme/identify.ts";
+import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
+import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
+import type { BoundedConnection } from "../socket/connection-bounds.ts";
+import { Credit } from "../socket/credit.ts";
+import type { DataMemory, DataPart } from "./data-memory.ts";
+
+/** Data of a command that its capsule may carry. Each place of a queue has memory for so many. */
+const inCapsuleBytes = 4096;
+const facts: TransportFacts = { ioInCapsuleBytes: inCapsuleBytes, isKeyed: true };
+const connectBytes = 1024;
+/** Of the memory for the first command: the capsule, data that Connect has in the host's memory, and the answer. */
+const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as const;
+
+/** A command with the data of its capsule. */
+interface Arrived {
+  readonly command: Command;
+  /** They are in the memory of the slot, which takes the next capsule when the command is answered. */
+  readonly inCapsule: Buffer;
+  readonly slot: number;
+}
+
+/** What the queues of a server have in common. */
+export interface RdmaService {
+  readonly place: Place;
+  /** Memory for data outside of capsules. */
+  readonly data: DataMemory;
+  /** How much of it a queue has at a time. */
+  readonly maxBytes: number;
+  connect(queue: Queue, command: Command, data: Buffer): Promise<Connected>;
+  register(bytes: number): RegisteredMemory;
+}
+
+/** One queue of a controller: a connection of NVMe/RDMA, the target's side. */
+export class RdmaQueue implements Queue, Transport<Arrived> {
+  readonly facts = facts;
+  readonly #pair: QueuePair;
+  readonly #service: RdmaService;
+  readonly #bounded: Pick<BoundedConnection, "admit" | "over">;
+  readonly #commands: QueueCommands<Arrived>;
+  readonly #credit: Credit;
+  readonly #greeting: RegisteredMemory;
+  /** A slot for each entry of the queue: a capsule; behind all of them the answers. */
+  #memory: RegisteredMemory | undefined;
+  /** Places for answers that are free, and answers that wait for one. */
+  readonly #answers: MemoryPart[] = [];
+  readonly #waiting: (() => void)[] = [];
+
+  /**
+   * Accepts the connection, and waits for Connect.
+   *
+   * @param bounded the connection among those of the server: `admit` when the handshake is done
+   * @throws RpcError where the device or the system refuses. The pair is closed then.
+   */
+  constructor(pair: QueuePair, service: RdmaService, bounded: Pick<BoundedConnection, "admit" | "over">) {
+    this.#pair = pair;
+    this.#service = service;
+    this.#bounded = bounded;
+    this.#commands = new QueueCommands(this);
+    this.#credit = new Credit(Math.max(service.maxBytes, maxTransferBytes));
+    pair.onEnd = () => this.#leave();
+    try {
+      this.#greeting = this.#register(greetingAt.bytes);
+      this.#answers.push({ memory: this.#greeting, offset: greetingAt.answer, bytes: cqeBytes });
+      pair.open(maxSends, maxQueueEntries + 1);
+      const bytes = sqeBytes + connectBytes;
+      pair.receive({ memory: this.#greeting, offset: greetingAt.capsule, bytes }, (came) => {
+        if (came === undefined) return;
+        this.#greet(this.#greeting.buffer.subarray(0, came)).catch(() => this.abort());
+      });
+      pair.accept();
+    } catch (error) {
+      pair.close();
+      throw error;
+    }
+  }
+
+  get place(): Place {
+    return this.#service.place;
+  }
+
+  get settled(): Promise<void> {
+    return this.#commands.settled;
+  }
+
+  /** Ends the controller. */
+  end(): void {
+    this.#commands.controller?.end();
+    this.abort();
+  }
+
+  abort(): void {
+    this.#commands.abort();
+    this.#pair.close();
+  }
+
+  /** The first command must be Connect. Any other, and one that is refused, ends the connection after its answer. */
+  async #greet(capsule: Buffer): Promise<void> {
+    if (capsule.length < sqeBytes) return this.abort();
+    this.#commands.count();
+    const command = parseCommand(Buffer.from(capsule.subarray(0, sqeBytes)));
+    const data = await this.#connectData(command, Buffer.from(capsule.subarray(sqeBytes)));
+    if (this.#pair.isOver) return;
+    if (!Buffer.isBuffer(data)) return this.#refuse(command, { status: data });
+    const connected = await this.#service.connect(this, command, data);
+    if ("refused" in connected) return this.#refuse(command, connected.refused);
+    const { controller, queueId, entries } = connected;
+    this.#commands.connect(controller, queueId, entries);
+    // It ended meanwhile, and the controller did not know it.
+    if (this.#pair.isOver) return this.#leave();
+    if (!controller.checkAlive() || !this.#bounded.admit()) return this.abort();
+    try {
+      this.#memory = this.#register(entries * (slotBytes + cqeBytes));
+    } catch {
+      // The system pins no more memory.
+      return this.#refuse(command, { status: status.controllerBusy });
+    }
+    // That of the greeting is not used any more.
+    this.#answers.length = 0;
+    for (let slot = 0; slot < entries; slot++) {
+      this.#answers.push({
+        memory: this.#memory,
+        offset: entries * slotBytes + slot * cqeBytes,
+        bytes: cqeBytes,
+      });
+      this.#receive(this.#memory, slot);
+    }
+    this.#answer(command, { status: status.success, result: BigInt(controller.id) });
+  }
+
+  /** The data of Connect, from its capsule or from the host's memory; or the status of one that has none. */
+  async #connectData(command: Command, inCapsule: Buffer): Promise<Buffer | Status> {
+    if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect) return status.sequence;
+    const fault = faultOfData(command, connectBytes, inCapsule.length, isKeyed(command));
+    if (fault !== undefined) return fault;
+    if (command.sglKind === sgl.inCapsule) return inCapsule;
+    const part = { memory: this.#greeting, offset: greetingAt.data, bytes: connectBytes };
+    await this.#fetch(command, part);
+    return Buffer.from(this.#greeting.buffer.subarray(part.offset, part.offset + part.bytes));
+  }
+
+  #refuse(command: Command, completion: Completion): void {
+    this.#answer(command, completion, () => this.abort());
+  }
+
+  #receive(memory: RegisteredMemory, slot: number): void {
+    const offset = slot * slotBytes;
+    this.#pair.receive({ memory, offset, bytes: slotBytes }, (bytes) => {
+      if (bytes === undefined) return;
+      this.#take(memory.buffer.subarray(offset, offset + bytes), slot);
+    });
+  }
+
+  #take(capsule: Buffer, slot: number): void {
+    const { controller } = this.#commands;
+    if (controller === undefined || capsule.length < sqeBytes) return this.abort();
+    this.#commands.count();
+    const command = parseCommand(Buffer.from(capsule.subarray(0, sqeBytes)));
+    this.#commands.take(controller, { command, inCapsule: capsule.subarray(sqeBytes), slot });
+  }
+
+  async execute(controller: Controller, { command, inCapsule }: Arrived): Promise<Completion | undefined> {
+    const work = workOf(controller, this.#commands.queueId, command);
+    if ("code" in work) return { status: work };
+    const { bytes } = work;
+    const isSent = bytes > 0 && isFromHost(command);
+    const isRead = bytes > 0 && isToHost(command);
+    const failed: Completion = { status: status.internal };
+    if (isSent) {
+      const fault = this.#faultOf(command, bytes, inCapsule);
+      if (fault !== undefined) return { status: fault };
+      if (!isKeyed(command)) return this.#commands.run(controller, () => work.run(inCapsule), failed);
+    } else if (inCapsule.length > 0) return { status: status.sglLength };
+    else if (isRead) {
+      if (!isKeyed(command)) return { status: status.sglType };
+      if (command.bytes !== bytes) return { status: status.sglLength };
+    }
+    if (!isSent && !isRead) return this.#commands.run(controller, () => work.run(inCapsule), failed);
+    const part = await this.#takeMemory(bytes);
+    const isThere = isRead || (await this.#fetch(command, part));
+    const completion = isThere
+      ? await this.#commands.run(controller, () => work.run(part.buffer), failed)
+      : undefined;
+    const found = isRead ? completion?.data : undefined;
+    if (found === undefined) {
+      this.#giveBack(part);
+      return completion;
+    }
+    if (found !== part.buffer) found.copy(part.buffer);
+    // The answer is sent behind it, and so arrives behind it.
+    this.#pair.write(part, memoryOf(command), () => this.#giveBack(part));
+    return completion;
+  }
+
+  /** The memory of both is taken at once, so that no two operations share it. */
+  async executeFused(
+    controller: Controller,
+    first: Arrived,
+    second: Arrived,
+  ): Promise<readonly [Completion, Completion] | undefined> {
+    const work = fusedWorkOf(controller, this.#commands.queueId, first.command, second.command);
+    if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
+    const { bytes } = work;
+    const both = [first, second];
+    const faults = both.map(({ command, inCapsule }) => this.#faultOf(command, bytes, inCapsule));
+    if (faults.some((fault) => fault !== undefined)) return fusedFaults(faults);
+    const part = await this.#takeMemory(2 * bytes);
+    try {
+      const data = await Promise.all(
+        both.map(async ({ command, inCapsule }, index) => {
+          if (!isKeyed(command)) return inCapsule;
+          const half = { memory: part.memory, offset: part.offset + index * bytes, bytes };
+          const isThere = await this.#fetch(command, half);
+          return isThere ? part.buffer.subarray(index * bytes, (index + 1) * bytes) : undefined;
+        }),
+      );
+      const [expected, written] = data;
+      if (expected === undefined || written === undefined) return undefined;
+      return await this.#commands.run(controller, () => work.run(expected, written), fusedBroken);
+    } finally {
+      this.#giveBack(part);
+    }
+  }
+
+  respond({ command, slot }: Arrived, completion: Completion): void {
+    this.#answer(command, completion, undefined, slot);
+  }
+
+  /** Memory of the queue's own, for as long as a device may work on what is in it. */
+  #register(bytes: number): RegisteredMemory {
+    const memory = this.#service.register(bytes);
+    void this.settled.then(() => memory.release());
+    return memory;
+  }
+
+  #leave(): void {
+    this.#bounded.over();
+    this.#commands.leave();
+  }
+
+  /** Sends a completion when there is a place for it. The command's slot takes a capsule before the host may send one. */
+  #answer(command: Command, completion: Completion, sent?: () => void, slot?: number): void {
+    if (this.#pair.isOver) return;
+    const part = this.#answers.pop();
+    if (part === undefined) {
+      this.#waiting.push(() => this.#answer(command, completion, sent, slot));
+      return;
+    }
+    const { memory, offset } = part;
+    memory.buffer.writeBigUInt64LE(completion.result ?? 0n, offset);
+    memory.buffer.writeUInt16LE(this.#commands.head, offset + 8);
+    memory.buffer.writeUInt16LE(0, offset + 10);
+    memory.buffer.writeUInt16LE(command.id, offset + 12);
+    memory.buffer.writeUInt16LE(statusField(completion.status), offset + 14);
+    if (slot !== undefined && this.#memory !== undefined) this.#receive(this.#memory, slot);
+    this.#pair.send(part, () => {
+      this.#answers.push(part);
+      sent?.();
+      this.#waiting.shift()?.();
+    });
+  }
+
+  /** Reads data from the host's memory. False where the connection ends before they came. */
+  #fetch(command: Command, part: MemoryPart): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#pair.read(part, memoryOf(command), (bytes) => resolve(bytes !== undefined));
+    });
+  }
+
+  async #takeMemory(bytes: number): Promise<DataPart> {
+    await this.#credit.take(bytes);
+    return this.#service.data.take(bytes);
+  }
+
+  #giveBack(part: DataPart): void {
+    this.#service.data.giveBack(part);
+    this.#credit.giveBack(part.bytes);
+  }
+
+  #faultOf(command: Command, bytes: number, inCapsule: Buffer): Status | undefined {
+    return faultOfData(command, bytes, inCapsule.length, isKeyed(command));
+  }
+}
+
+const slotBytes = sqeBytes + inCapsuleBytes;
+
+/**
+ * Answers, as many as entries. A transfer is done before its answer is, so there are as many, and those of commands
+ * whose answers wait. It is what libfabric offers where it is not asked for more.
+ */
+const maxSends = 3 * maxQueueEntries;
+
+const memoryOf = ({ sglOffset, sglKey }: Command): PeerMemory => ({ address: sglOffset, key: sglKey });

@@ -1,0 +1,94 @@
+import { integer, milliseconds } from "cinnabar/options";
+
+/** Bounds of the connections of a server. */
+export interface ConnectionLimits {
+  /** How many connections may be past their handshake. Default: 256. */
+  readonly maxConnections?: number;
+  /** How many connections may be in their handshake. One more ends the oldest of them. Default: 1,024. */
+  readonly maxHandshakes?: number;
+  /** How long a handshake may take, in milliseconds. Default: 10,000. */
+  readonly handshakeTimeoutMs?: number;
+  /** How long a peer may stop within a message or leave what it was sent untaken, in milliseconds. Default: 30,000. */
+  readonly stallTimeoutMs?: number;
+}
+
+export const handshakeFields = {
+  maxConnections: integer(1, 65_536, 256),
+  maxHandshakes: integer(1, 65_536, 1024),
+  handshakeTimeoutMs: milliseconds({ low: 1, fallback: 10_000 }),
+};
+
+export const limitFields = {
+  ...handshakeFields,
+  stallTimeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
+};
+
+/** Counts of a server's connections. */
+export interface ConnectionCounts {
+  /** Connections past their handshake. */
+  readonly open: number;
+  /** Connections in their handshake. */
+  readonly inHandshake: number;
+  /** Connections that were ended because they were silent, stalled, or too many. */
+  readonly refused: number;
+}
+
+type HandshakeLimits = Required<Omit<ConnectionLimits, "stallTimeoutMs">>;
+
+/** The connections of a server: how many there are, and how long each may be in its handshake. */
+export class ConnectionBounds {
+  readonly #limits: HandshakeLimits;
+  readonly #handshakes = new Set<BoundedConnection>();
+  readonly #open = new Set<BoundedConnection>();
+  #refused = 0;
+
+  constructor(limits: HandshakeLimits) {
+    this.#limits = limits;
+  }
+
+  get counts(): ConnectionCounts {
+    return { open: this.#open.size, inHandshake: this.#handshakes.size, refused: this.#refused };
+  }
+
+  /** A connection begins its handshake. `end` ends it at once. */
+  begin(end: () => void): BoundedConnection {
+    const [oldest] = this.#handshakes;
+    if (oldest !== undefined && this.#handshakes.size >= this.#limits.maxHandshakes) oldest.refuse();
+    const timer = setTimeout(() => connection.refuse(), this.#limits.handshakeTimeoutMs);
+    const connection: BoundedConnection = {
+      admit: () => {
+        clearTimeout(timer);
+        if (!this.#handshakes.delete(connection) || this.#open.size >= this.#limits.maxConnections) {
+          connection.refuse();
+          return false;
+        }
+        this.#open.add(connection);
+        return true;
+      },
+      isAdmitted: () => this.#open.has(connection),
+      refuse: () => {
+        this.#refused++;
+        connection.over();
+        end();
+      },
+      over: () => {
+        clearTimeout(timer);
+        this.#handshakes.delete(connection);
+        this.#open.delete(connection);
+      },
+    };
+    this.#handshakes.add(connection);
+    return connection;
+  }
+}
+
+/** One of the connections. */
+export interface BoundedConnection {
+  /** The handshake is done. False: there is no room, and the connection ends. */
+  admit(): boolean;
+  isAdmitted(): boolean;
+  /** Ends it, and counts that. */
+  refuse(): void;
+  /** It is over. */
+  over(): void;
+}
