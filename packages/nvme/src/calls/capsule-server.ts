@@ -140,7 +140,7 @@ class CallQueue implements Queue {
     if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect)
       return { status: status.sequence };
     if (command.sglKind !== sgl.inCapsule) return { status: status.sglType };
-    if (command.sglOffset !== 0n) return { status: status.sglOffset };
+    if (command.sglOffset !== 0) return { status: status.sglOffset };
     if (command.bytes !== 1024 || data.length !== 1024) return { status: status.sglLength };
     const connected = await connect(this, command, data);
     if ("refused" in connected) return connected.refused;
@@ -179,7 +179,7 @@ class CallQueue implements Queue {
       if ("code" in work) return answerOf(command, { status: work });
       if (work.bytes > 0 && isFromHost(command)) {
         if (command.sglKind !== sgl.inCapsule) return answerOf(command, { status: status.sglType });
-        if (command.sglOffset !== 0n) return answerOf(command, { status: status.sglOffset });
+        if (command.sglOffset !== 0) return answerOf(command, { status: status.sglOffset });
         if (command.bytes !== work.bytes || inCapsule.length !== work.bytes)
           return answerOf(command, { status: status.sglLength });
         return answerOf(command, await this.#run(controller, () => work.run(inCapsule), broken));
@@ -268,7 +268,7 @@ class CallQueue implements Queue {
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const faults = commands.map(({ sglKind, sglOffset, bytes }, index): Status | undefined => {
       if (sglKind !== kind) return status.sglType;
-      if (kind === sgl.inCapsule && sglOffset !== BigInt(index * work.bytes)) return status.sglOffset;
+      if (kind === sgl.inCapsule && sglOffset !== index * work.bytes) return status.sglOffset;
       return bytes === work.bytes && dataBytes === 2 * work.bytes ? undefined : status.sglLength;
     });
     return faults.some((fault) => fault !== undefined) ? fusedFaults(faults) : work;

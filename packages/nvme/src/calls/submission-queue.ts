@@ -1,6 +1,7 @@
 import { type Client, type Engine, type Peer, type Region, RpcError } from "cinnabar/standard";
 import {
   type Answer,
+  answerAt,
   CommandIds,
   type HostCommand,
   QueueLostError,
@@ -116,7 +117,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
       if (done === true || value === undefined || value.length < dataAt.answer + keyBytes)
         throw new Error("the target has no answer to Connect");
       const item = bufferOf(value);
-      const answer = parseAnswer(item);
+      const answer = answerAt(item);
       if (answer.status === 0) {
         this.#key = item.readBigUInt64LE(dataAt.answer);
         void this.#follow(items);
@@ -145,19 +146,19 @@ export class CallSubmissionQueue implements SubmissionQueue {
     const key = this.#key as bigint;
     if (second !== undefined) return this.#fused(key, [command, second], options);
     if (fromHost !== undefined && fromHost.length > this.#dataBytes)
-      return parseAnswer(
+      return answerAt(
         await this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
           this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
         ),
       );
     if (toHost !== undefined && toHost.length > this.#dataBytes)
-      return parseAnswer(
+      return answerAt(
         await this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
           this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
         ),
       );
     const bytes = bufferOf(await this.#client.submit(capsuleOf(key, command, true), options));
-    const answer = parseAnswer(bytes);
+    const answer = answerAt(bytes);
     if (answer.status === 0 && toHost !== undefined) {
       if (bytes.length !== dataAt.answer + toHost.length)
         throw new Error("the target has sent other data than asked for");
@@ -180,7 +181,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
       : await this.#lent(this.#engine.expose(data, { access: "read" }), (memory) =>
           this.#client.gatherFused({ capsule, memory }, options),
         );
-    return { ...parseAnswer(answers), second: parseAnswer(answers.subarray(dataAt.answer)) };
+    return { ...answerAt(answers), second: answerAt(answers, dataAt.answer) };
   }
 
   /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
@@ -223,13 +224,4 @@ function fusedCapsuleOf(key: bigint, commands: readonly HostCommand[], data: Buf
     head.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, at + 39);
   }
   return data === undefined ? head : Buffer.concat([head, data]);
-}
-
-function parseAnswer(answer: Buffer): Answer {
-  const field = answer.readUInt16LE(14);
-  return {
-    status: (field >>> 1) & 0x7ff,
-    doNotRetry: (field & 0x8000) !== 0,
-    result: answer.readBigUInt64LE(0),
-  };
 }

@@ -21,6 +21,17 @@ export interface Answer {
   readonly second?: Answer;
 }
 
+/** The answer that a completion of 16 bytes says. */
+export function answerAt(bytes: Buffer, at = 0): Answer {
+  const field = bytes.readUInt16LE(at + 14);
+  const hasResult = bytes.readUInt32LE(at) !== 0 || bytes.readUInt32LE(at + 4) !== 0;
+  return {
+    status: (field >>> 1) & 0x7ff,
+    doNotRetry: (field & 0x8000) !== 0,
+    result: hasResult ? bytes.readBigUInt64LE(at) : 0n,
+  };
+}
+
 /** The host's side of a queue. */
 export interface SubmissionQueue {
   /** Commands that wait for their answer or for a place. */

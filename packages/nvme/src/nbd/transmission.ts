@@ -91,7 +91,7 @@ export class Transmission {
 
   /** All places are free when nothing is under way. */
   #drain(): Promise<void> {
-    this.#drained ??= this.#requests.take(maxRequests);
+    this.#drained ??= this.#requests.take(maxRequests) ?? Promise.resolve();
     return this.#drained;
   }
 

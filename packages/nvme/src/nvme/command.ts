@@ -48,7 +48,7 @@ export interface Command {
   /** The type of a fabrics command. */
   readonly fabricsType: number;
   readonly sglKind: number;
-  readonly sglOffset: bigint;
+  readonly sglOffset: number;
   /** The length of the data, either way. */
   readonly bytes: number;
   /** The whole entry, for the fields of one command. */
@@ -62,12 +62,16 @@ export function parseCommand(entry: Buffer): Command {
     id: entry.readUInt16LE(2),
     nsid: entry.readUInt32LE(4),
     fabricsType: entry.readUInt8(4),
-    sglOffset: entry.readBigUInt64LE(24),
+    sglOffset: uint64At(entry, 24),
     bytes: entry.readUInt32LE(32),
     sglKind: entry.readUInt8(39),
     entry,
   };
 }
+
+/** A number of 64 bits. Beyond 2^53 it is about right: more than any offset or number of a block that is valid. */
+export const uint64At = (bytes: Buffer, at: number): number =>
+  bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 2 ** 32;
 
 /**
  * The entry of a command as a host begins it: with the flag for SGLs, without identifier and SGL. `words` are CDW10 to
