@@ -180,9 +180,10 @@ export abstract class CheckedDevice implements BlockDevice {
     { fua = false, signal }: WriteOptions & Abortable = {},
   ): Promise<boolean> {
     if (expected.length !== data.length)
-      throw new BlockDeviceError(
+      throw this.#error(
         "out_of_range",
-        `${this.#label}: compareAndWrite: expected must be as long as data, ${data.length} bytes, it is ${expected.length}`,
+        "compareAndWrite",
+        `expected must be as long as data, ${data.length} bytes, it is ${expected.length}`,
       );
     return this.#run("exclusive", "compareAndWrite", offset, data.length, () =>
       this.compareAndWriteBlocks(offset, expected, data, fua, signal),
@@ -275,30 +276,32 @@ export abstract class CheckedDevice implements BlockDevice {
   }
 
   #check(access: Access, operation: string, offset: number, bytes: number): void {
-    const where = `${this.#label}: ${operation}`;
-    if (this.#closed !== undefined) throw new BlockDeviceError("closed", `${where}: the device is closed`);
+    if (this.#closed !== undefined) throw this.#error("closed", operation, "the device is closed");
     if (access !== "read" && this.isReadOnly)
-      throw new BlockDeviceError("read_only", `${where}: the device is read-only`);
-    for (const [name, value] of [
-      ["offset", offset],
-      ["bytes", bytes],
-    ] as const) {
-      if (!Number.isSafeInteger(value) || value < 0)
-        throw new BlockDeviceError(
-          "out_of_range",
-          `${where}: ${name} must be an integer from 0 on, it is ${value}`,
-        );
-      if (value % this.blockBytes !== 0)
-        throw new BlockDeviceError(
-          "unaligned",
-          `${where}: ${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
-        );
-    }
+      throw this.#error("read_only", operation, "the device is read-only");
+    this.#checkNumber(operation, "offset", offset);
+    this.#checkNumber(operation, "bytes", bytes);
     if (offset > this.bytes - bytes)
-      throw new BlockDeviceError(
+      throw this.#error(
         "out_of_range",
-        `${where}: ${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
+        operation,
+        `${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
       );
+  }
+
+  #checkNumber(operation: string, name: string, value: number): void {
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw this.#error("out_of_range", operation, `${name} must be an integer from 0 on, it is ${value}`);
+    if (value % this.blockBytes !== 0)
+      throw this.#error(
+        "unaligned",
+        operation,
+        `${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
+      );
+  }
+
+  #error(code: BlockDeviceErrorCode, operation: string, what: string): BlockDeviceError {
+    return new BlockDeviceError(code, `${this.#label}: ${operation}: ${what}`);
   }
 
   async #idle(): Promise<void> {
