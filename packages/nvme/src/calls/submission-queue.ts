@@ -8,6 +8,7 @@ import {
   type SubmissionQueue,
 } from "../host/submission-queue.ts";
 import { sgl, sqeBytes } from "../nvme/command.ts";
+import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 
 /** The longest data that a message of each transport has beside the capsule. Of others, devices: 12 KiB. */
@@ -20,6 +21,14 @@ const messageDataBytes: Readonly<Record<string, number>> = {
   "net+pipe": 60 * 1024,
 };
 const deviceDataBytes = 12 * 1024;
+
+/** What Connect has instead of the key of its queue. */
+const noKey = Buffer.alloc(keyBytes);
+
+/** The options of a call beside those of the client. */
+interface CallOptions {
+  readonly signal: AbortSignal;
+}
 
 export interface CallQueueOptions {
   readonly engine: Engine;
@@ -39,8 +48,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
   readonly #timeoutMs: number;
   readonly #dataBytes: number;
   readonly #ids: CommandIds;
+  readonly #capsules = new SpareBuffers();
   readonly #ending = new AbortController();
-  #key: bigint | undefined;
+  #key: Buffer | undefined;
   #calls = 0;
   #reason: Error | undefined;
   #markLost: (reason: Error) => void = () => {};
@@ -48,7 +58,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
   private constructor(peer: Peer, { engine, url, entries, timeoutMs }: CallQueueOptions) {
     this.#engine = engine;
     this.#peer = peer;
-    this.#client = peer.client(Capsules);
+    this.#client = peer.client(Capsules, { timeoutMs });
     this.#timeoutMs = timeoutMs;
     this.#dataBytes = messageDataBytes[url.slice(0, url.indexOf(":"))] ?? deviceDataBytes;
     this.#ids = new CommandIds(entries - 1);
@@ -80,9 +90,8 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
-      const timeoutMs = this.#timeoutMs;
       // The end of the peer ends its calls.
-      return await this.#call(command, signal === undefined ? { timeoutMs } : { timeoutMs, signal });
+      return await this.#call(command, signal === undefined ? undefined : { signal });
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (!(error instanceof RpcError)) throw error;
@@ -107,7 +116,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
   /** Connect: opens the stream that the queue lives by. */
   async #open(command: HostCommand): Promise<Answer> {
     const { signal } = this.#ending;
-    const items = this.#client.open(capsuleOf(0n, command, true), { signal })[Symbol.asyncIterator]();
+    const items = this.#client
+      .open(this.#capsuleOf(noKey, command, true), { signal })
+      [Symbol.asyncIterator]();
     let late: NodeJS.Timeout | undefined;
     try {
       const silence = new Promise<never>((_, reject) => {
@@ -119,7 +130,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
       const item = bufferOf(value);
       const answer = answerAt(item);
       if (answer.status === 0) {
-        this.#key = item.readBigUInt64LE(dataAt.answer);
+        this.#key = Buffer.from(item.subarray(dataAt.answer, dataAt.answer + keyBytes));
         void this.#follow(items);
       }
       return answer;
@@ -141,23 +152,26 @@ export class CallSubmissionQueue implements SubmissionQueue {
     }
   }
 
-  async #call(command: HostCommand, options: { signal?: AbortSignal; timeoutMs: number }): Promise<Answer> {
+  async #call(command: HostCommand, options: CallOptions | undefined): Promise<Answer> {
     const { fromHost, toHost, second } = command;
-    const key = this.#key as bigint;
+    const key = this.#key as Buffer;
     if (second !== undefined) return this.#fused(key, [command, second], options);
     if (fromHost !== undefined && fromHost.length > this.#dataBytes)
       return answerAt(
         await this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
-          this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
+          this.#client.gather({ capsule: this.#capsuleOf(key, command, false), memory }, options),
         ),
       );
     if (toHost !== undefined && toHost.length > this.#dataBytes)
       return answerAt(
         await this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
-          this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
+          this.#client.scatter({ capsule: this.#capsuleOf(key, command, false), memory }, options),
         ),
       );
-    const bytes = bufferOf(await this.#client.submit(capsuleOf(key, command, true), options));
+    const capsule = this.#capsuleOf(key, command, true);
+    const bytes = bufferOf(await this.#client.submit(capsule, options));
+    // A call that failed may be under way still.
+    this.#capsules.giveBack(capsule);
     const answer = answerAt(bytes);
     if (answer.status === 0 && toHost !== undefined) {
       if (bytes.length !== dataAt.answer + toHost.length)
@@ -169,9 +183,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
 
   /** The data of both commands go in one piece. */
   async #fused(
-    key: bigint,
+    key: Buffer,
     commands: readonly HostCommand[],
-    options: { signal?: AbortSignal; timeoutMs: number },
+    options: CallOptions | undefined,
   ): Promise<Answer> {
     const data = Buffer.concat(commands.map(({ fromHost }) => fromHost ?? Buffer.alloc(0)));
     const isInCapsule = data.length + sqeBytes <= this.#dataBytes;
@@ -182,6 +196,17 @@ export class CallSubmissionQueue implements SubmissionQueue {
           this.#client.gatherFused({ capsule, memory }, options),
         );
     return { ...answerAt(answers), second: answerAt(answers, dataAt.answer) };
+  }
+
+  #capsuleOf(key: Buffer, { entry, fromHost, toHost }: HostCommand, isInCapsule: boolean): Buffer {
+    const data = isInCapsule ? fromHost : undefined;
+    const capsule = this.#capsules.take(dataAt.capsule + (data?.length ?? 0));
+    key.copy(capsule);
+    entry.copy(capsule, keyBytes);
+    capsule.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, keyBytes + 32);
+    capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
+    if (data !== undefined) capsule.set(data, dataAt.capsule);
+    return capsule;
   }
 
   /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
@@ -200,21 +225,10 @@ export class CallSubmissionQueue implements SubmissionQueue {
   }
 }
 
-function capsuleOf(key: bigint, { entry, fromHost, toHost }: HostCommand, isInCapsule: boolean): Buffer {
-  const data = isInCapsule ? fromHost : undefined;
-  const capsule = Buffer.allocUnsafe(dataAt.capsule + (data?.length ?? 0));
-  capsule.writeBigUInt64LE(key, 0);
-  entry.copy(capsule, keyBytes);
-  capsule.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, keyBytes + 32);
-  capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
-  if (data !== undefined) capsule.set(data, dataAt.capsule);
-  return capsule;
-}
-
 /** The entries of two commands, and the data of both. */
-function fusedCapsuleOf(key: bigint, commands: readonly HostCommand[], data: Buffer | undefined): Buffer {
+function fusedCapsuleOf(key: Buffer, commands: readonly HostCommand[], data: Buffer | undefined): Buffer {
   const head = Buffer.alloc(dataAt.fused);
-  head.writeBigUInt64LE(key, 0);
+  key.copy(head);
   for (const [index, { entry, fromHost }] of commands.entries()) {
     const at = keyBytes + index * sqeBytes;
     const bytes = fromHost?.length ?? 0;

@@ -124,9 +124,12 @@ export class CommandIds {
   }
 
   giveBack(id: number): void {
+    if (this.#waiting.size === 0) {
+      this.#free.push(id);
+      return;
+    }
     const [next] = this.#waiting;
-    if (next === undefined) this.#free.push(id);
-    else next.resolve(id);
+    next?.resolve(id);
   }
 
   /** Ends those who wait, and those who would. */
