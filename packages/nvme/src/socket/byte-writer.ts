@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import { SpareBuffers } from "./spare-buffers.ts";
 
 /** Shorter parts are copied next to each other: a part of its own costs the socket more than the copy. */
 const maxCopiedBytes = 16 * 1024;
@@ -11,6 +12,7 @@ export class ByteWriter {
   /** What was written in this turn, and whom to tell when the socket has taken it. */
   #parts: Uint8Array[] = [];
   #sent: (() => void)[] = [];
+  readonly #buffers = new SpareBuffers();
   #hasEnded = false;
 
   constructor(socket: Duplex) {
@@ -77,28 +79,44 @@ export class ByteWriter {
     };
     if (parts.length === 0 || this.isGone) return done();
     this.#socket.cork();
-    const chunks = joined(parts);
-    const last = chunks.pop() as Uint8Array;
-    for (const chunk of chunks) this.#socket.write(chunk);
-    this.#socket.write(last, done);
+    for (let at = 0; at < parts.length; ) {
+      const end = endOfRun(parts, at);
+      const taken = end === parts.length ? done : undefined;
+      if (end - at === 1) this.#socket.write(parts[at], taken);
+      else this.#writeJoined(parts, at, end, taken);
+      at = end;
+    }
     this.#socket.uncork();
+  }
+
+  #writeJoined(
+    parts: readonly Uint8Array[],
+    from: number,
+    end: number,
+    taken: (() => void) | undefined,
+  ): void {
+    const memory = this.#buffers.take(maxJoinedBytes);
+    let bytes = 0;
+    for (let at = from; at < end; at++) {
+      const part = parts[at] as Uint8Array;
+      memory.set(part, bytes);
+      bytes += part.length;
+    }
+    this.#socket.write(memory.subarray(0, bytes), () => {
+      this.#buffers.giveBack(memory);
+      taken?.();
+    });
   }
 }
 
-/** Copies neighbours that are short together. */
-function joined(parts: readonly Uint8Array[]): Uint8Array[] {
-  const chunks: Uint8Array[] = [];
-  for (let from = 0; from < parts.length; ) {
-    let to = from;
-    let bytes = 0;
-    for (; to < parts.length; to++) {
-      const { length } = parts[to] as Uint8Array;
-      if (length > maxCopiedBytes || bytes + length > maxJoinedBytes) break;
-      bytes += length;
-    }
-    if (to - from > 1) chunks.push(Buffer.concat(parts.slice(from, to), bytes));
-    else chunks.push(parts[from] as Uint8Array);
-    from = Math.max(to, from + 1);
+/** Where a run of parts ends that are sent as one: of short ones, as many as are joined, otherwise one. */
+function endOfRun(parts: readonly Uint8Array[], from: number): number {
+  let bytes = 0;
+  let at = from;
+  for (; at < parts.length; at++) {
+    const { length } = parts[at] as Uint8Array;
+    if (length > maxCopiedBytes || bytes + length > maxJoinedBytes) break;
+    bytes += length;
   }
-  return chunks;
+  return Math.max(at, from + 1);
 }
