@@ -352,7 +352,7 @@ class CallQueue implements Queue {
 
   /** Nothing begins when the queue has ended. */
   async #run<T>(controller: Controller, work: () => Promise<T>, broken: T): Promise<T> {
-    if (!controller.checkAlive() || this.#isGone) throw queueEnded();
+    if (!(await controller.mayBegin()) || this.#isGone) throw queueEnded();
     this.#underWay++;
     try {
       return await work();

@@ -67,6 +67,8 @@ export class Controller {
   #keepAlive: NodeJS.Timeout | undefined;
   /** When the host's last command for the admin queue came. */
   #heardAtMs = performance.now();
+  /** The next look at the clock. */
+  #look: Promise<boolean> | undefined;
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
 
   constructor(
@@ -102,6 +104,21 @@ export class Controller {
   checkAlive(): boolean {
     if (this.#keepAliveMs > 0 && performance.now() - this.#heardAtMs >= this.#keepAliveMs) this.end();
     return !this.#isEnded;
+  }
+
+  /**
+   * As `checkAlive`, for commands that are about to be done. One look at the clock, which may be a system call, is for
+   * all that have come by then: they are begun right after it.
+   */
+  mayBegin(): Promise<boolean> | boolean {
+    if (this.#keepAliveMs === 0) return !this.#isEnded;
+    this.#look ??= new Promise((resolve) => {
+      process.nextTick(() => {
+        this.#look = undefined;
+        resolve(this.checkAlive());
+      });
+    });
+    return this.#look;
   }
 
   /** Takes an I/O queue; false where the number is in use. */

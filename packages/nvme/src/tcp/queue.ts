@@ -388,7 +388,7 @@ export class TcpQueue implements Connection, Queue {
 
   /** Lets the device work, unless the queue has ended. Undefined where it has. */
   async #run<T>(controller: Controller, work: () => Promise<T>, failed: T): Promise<T | undefined> {
-    if (!controller.checkAlive() || this.#isGone) return undefined;
+    if (!(await controller.mayBegin()) || this.#isGone) return undefined;
     this.#underWay++;
     try {
       return await work();
