@@ -5,7 +5,7 @@ import { ByteWriter } from "./byte-writer.ts";
 /** A socket that takes what it is given when the test says so. */
 class SlowSocket extends Duplex {
   readonly given: Uint8Array[] = [];
-  take: () => void = () => {};
+  accept: () => void = () => {};
   override _read(): void {}
   override _write(part: Buffer, _encoding: string, done: () => void): void {
     this.#give([part], done);
@@ -16,7 +16,7 @@ class SlowSocket extends Duplex {
   }
   #give(parts: Buffer[], done: () => void): void {
     this.given.push(...parts);
-    this.take = done;
+    this.accept = done;
   }
 }
 
@@ -40,7 +40,7 @@ it("sends the short parts of a turn as one, and long ones as they are", async ()
   for (let index = 0; index < 20; index++) expected.push(filled(4096, 4 + index));
   expect(Buffer.concat(socket.given).equals(Buffer.concat(expected))).toBe(true);
   expect(told).toEqual([]);
-  socket.take();
+  socket.accept();
   await turn();
   expect(told).toEqual([1, 2]);
   expect(writer.isPending).toBe(false);
@@ -55,7 +55,7 @@ it("uses the memory of what it has joined again when the socket has taken it, an
     return socket.given.at(-1) as Uint8Array;
   };
   const first = await write(1);
-  const afterFirst = socket.take;
+  const afterFirst = socket.accept;
   writer.write([filled(8, 2), filled(8, 2)]);
   await turn();
   expect(Buffer.from(first).equals(filled(16, 1))).toBe(true);
@@ -64,7 +64,7 @@ it("uses the memory of what it has joined again when the socket has taken it, an
   const second = socket.given.at(-1) as Uint8Array;
   expect(second.buffer).not.toBe(first.buffer);
   expect(Buffer.from(second).equals(filled(16, 2))).toBe(true);
-  socket.take();
+  socket.accept();
   await turn();
   expect([first.buffer, second.buffer]).toContain((await write(3)).buffer);
 });
