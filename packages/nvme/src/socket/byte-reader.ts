@@ -47,7 +47,10 @@ export class ByteReader {
     return this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody);
   }
 
-  /** The next bytes, at most 64 KiB, where they have come; valid until the next call. `read` waits for them. */
+  /**
+   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. They are mostly a view, which keeps the
+   * memory of all that came with them: who needs them for long makes a copy.
+   */
   take(bytes: number): Buffer | undefined {
     if (this.#held < bytes) return undefined;
     const first = this.#chunks[0] as Buffer;
@@ -61,7 +64,7 @@ export class ByteReader {
     return whole;
   }
 
-  /** The next bytes, at most 64 KiB; valid until the next call. Undefined where the socket ends before. */
+  /** As `take`, when they have come. Undefined where the socket ends before. */
   async read(bytes: number): Promise<Buffer | undefined> {
     return this.#held >= bytes || (await this.#has(bytes)) ? this.take(bytes) : undefined;
   }

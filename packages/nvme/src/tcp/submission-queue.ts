@@ -287,7 +287,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
 
   /** Takes one PDU. False at the end of the connection. @throws FatalError for one that is wrong. */
   async #next(): Promise<boolean> {
-    // No PDU of a target is shorter. The view is valid until the next bytes are taken.
+    // No PDU of a target is shorter.
     const header = this.#reader.take(24) ?? (await this.#reader.read(24));
     if (header === undefined) return false;
     const common = parseCommon(header);
