@@ -180,10 +180,9 @@ export abstract class CheckedDevice implements BlockDevice {
     { fua = false, signal }: WriteOptions & Abortable = {},
   ): Promise<boolean> {
     if (expected.length !== data.length)
-      throw this.#error(
+      throw new BlockDeviceError(
         "out_of_range",
-        "compareAndWrite",
-        `expected must be as long as data, ${data.length} bytes, it is ${expected.length}`,
+        `${this.#label}: compareAndWrite: expected must be as long as data, ${data.length} bytes, it is ${expected.length}`,
       );
     return this.#run("exclusive", "compareAndWrite", offset, data.length, () =>
       this.compareAndWriteBlocks(offset, expected, data, fua, signal),
@@ -276,32 +275,35 @@ export abstract class CheckedDevice implements BlockDevice {
   }
 
   #check(access: Access, operation: string, offset: number, bytes: number): void {
-    if (this.#closed !== undefined) throw this.#error("closed", operation, "the device is closed");
+    if (this.#closed !== undefined)
+      throw new BlockDeviceError("closed", `${this.#at(operation)}: the device is closed`);
     if (access !== "read" && this.isReadOnly)
-      throw this.#error("read_only", operation, "the device is read-only");
+      throw new BlockDeviceError("read_only", `${this.#at(operation)}: the device is read-only`);
     this.#checkNumber(operation, "offset", offset);
     this.#checkNumber(operation, "bytes", bytes);
     if (offset > this.bytes - bytes)
-      throw this.#error(
+      throw new BlockDeviceError(
         "out_of_range",
-        operation,
-        `${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
+        `${this.#at(operation)}: ${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
       );
   }
 
   #checkNumber(operation: string, name: string, value: number): void {
     if (!Number.isSafeInteger(value) || value < 0)
-      throw this.#error("out_of_range", operation, `${name} must be an integer from 0 on, it is ${value}`);
+      throw new BlockDeviceError(
+        "out_of_range",
+        `${this.#at(operation)}: ${name} must be an integer from 0 on, it is ${value}`,
+      );
     if (value % this.blockBytes !== 0)
-      throw this.#error(
+      throw new BlockDeviceError(
         "unaligned",
-        operation,
-        `${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
+        `${this.#at(operation)}: ${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
       );
   }
 
-  #error(code: BlockDeviceErrorCode, operation: string, what: string): BlockDeviceError {
-    return new BlockDeviceError(code, `${this.#label}: ${operation}: ${what}`);
+  /** An operation as errors name it. */
+  #at(operation: string): string {
+    return `${this.#label}: ${operation}`;
   }
 
   async #idle(): Promise<void> {
