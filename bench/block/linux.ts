@@ -3,23 +3,18 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
+import { lackOfProgram } from "../suite/installed.ts";
 import { diskBytes, nqn } from "./subjects.ts";
 
 const MiB = 1024 * 1024;
 const execute = promisify(execFile);
 
 /** Why Linux is neither host nor target of NVMe/TCP here; undefined where it is. */
-export async function lackOfLinux(): Promise<string | undefined> {
+export function lackOfLinux(): string | undefined {
   if (!existsSync("/dev/nvme-fabrics") || !existsSync("/sys/module/nvmet_tcp") || process.getuid?.() !== 0)
     return "needs the kernel of the guest: npm run bench:rdma -- rxe linux-disk";
-  for (const program of ["nvme", "fio"]) {
-    const found = await execute(program, ["--version"]).then(
-      () => true,
-      () => false,
-    );
-    if (!found) return `${program} is not installed: npm test -- disks-kernel installs it`;
-  }
-  return undefined;
+  const lacks = ["nvme", "fio"].map((name) => lackOfProgram(name, "npm test -- disks-kernel installs it"));
+  return lacks.find((lack) => lack !== undefined);
 }
 
 /** Connects the kernel's host by one queue, and gives its disk. */
@@ -84,29 +79,4 @@ export async function openNvmet(): Promise<Nvmet> {
       await rmdir(disk);
     },
   };
-}
-
-/** What fio measured of blocks of 4 KiB, at random. */
-export interface FioMeasured {
-  readonly ops: number;
-  readonly p50Us: number;
-}
-
-/** Writes every block once, so that reads find data and not holes. */
-export async function fillByFio(disk: string): Promise<void> {
-  const args = ["--name=fill", "--direct=1", "--rw=write", "--bs=1M", "--ioengine=libaio", "--iodepth=4"];
-  await execute("fio", [`--filename=${disk}`, ...args]);
-}
-
-export async function measureByFio(
-  disk: string,
-  op: "read" | "write",
-  depth: number,
-  ms: number,
-): Promise<FioMeasured> {
-  const args = ["--name=round", "--direct=1", "--ioengine=io_uring", "--bs=4k", `--rw=rand${op}`];
-  const length = ["--time_based", `--runtime=${Math.round(ms)}ms`, "--output-format=json"];
-  const { stdout } = await execute("fio", [`--filename=${disk}`, ...args, `--iodepth=${depth}`, ...length]);
-  const { iops, clat_ns } = JSON.parse(stdout).jobs[0][op];
-  return { ops: Math.round(iops), p50Us: clat_ns.percentile["50.000000"] / 1000 };
 }

@@ -1,5 +1,5 @@
 import { Engine } from "cinnabar";
-import { memoryDevice, NvmeTarget, nullDevice, openFileDevice } from "cinnabar-nvme";
+import { memoryDevice, NvmeTarget, nullDevice, openFileDevice, serveNbd } from "cinnabar-nvme";
 import { loadContender } from "../contenders/index.ts";
 import type { Party } from "../suite/child.ts";
 import { type BlockSubject, diskBytes, nqn } from "./subjects.ts";
@@ -23,6 +23,16 @@ export async function open({ key, device }: BlockSubject, id: string, file: stri
       : device === "memory"
         ? memoryDevice({ bytes })
         : nullDevice({ bytes });
+  if (key === "nbd") {
+    const server = await serveNbd(disk);
+    return {
+      address: async () => server.uri,
+      async close() {
+        await server.close();
+        await disk.close();
+      },
+    };
+  }
   const subsystems = [{ nqn, namespaces: [disk], hosts: "any" as const }];
   if (key === "nvme-tcp") {
     const target = await NvmeTarget.listen({ subsystems, port: 0 });

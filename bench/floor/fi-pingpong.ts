@@ -1,11 +1,11 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { accessSync, constants } from "node:fs";
 import { createServer } from "node:net";
 import { availableParallelism, tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { lackOfProgram } from "../suite/installed.ts";
 import { messageBytes } from "./ponger.ts";
 
 const program = "fi_pingpong";
@@ -22,15 +22,7 @@ export interface FiPingpongPlace {
 
 /** Why libfabric's own ping-pong cannot be run; undefined if it can. */
 export function lackOfFiPingpong(): string | undefined {
-  const isThere = (process.env.PATH ?? "").split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-  return isThere ? undefined : `${program} is not installed; it belongs to Debian's package libfabric-bin`;
+  return lackOfProgram(program, "it belongs to Debian's package libfabric-bin");
 }
 
 /**

@@ -214,6 +214,11 @@ const furtherRatios: readonly Definition[] = [
   block("qd32_vs_net", "shm", "net-tcp"),
   block("tcp_qd32_vs_net", "tcp", "net-tcp"),
   block("nvme_tcp_qd32_vs_net", "nvme-tcp", "net-tcp"),
+  {
+    name: "nbd.qd32_vs_nbdkit",
+    ours: ["read", "write"].map((op) => `nbd.block.memory.32.${op}_ops`),
+    theirs: ["read", "write"].map((op) => `nbdkit.block.memory.32.${op}_ops`),
+  },
   ...[1, 32].map((depth) => ({
     name: `nvme.tcp.qd${depth}_vs_nvmet`,
     ours: [`nvme-tcp.linux.${depth}.read_ops`],

@@ -1,7 +1,10 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { measureDisksByFio } from "../block/by-fio.ts";
 import type { BlockClient, BlockOp } from "../block/client.ts";
+import { fillByFio, nbdDisk } from "../block/fio.ts";
+import { lackOfNbd, type Nbdkit, openNbdkit } from "../block/nbd.ts";
 import type { BlockServer } from "../block/server.ts";
 import { type BlockSubject, blockSubjects } from "../block/subjects.ts";
 import type { Measured } from "../contenders/client-party.ts";
@@ -12,6 +15,7 @@ import { warmUp } from "../suite/warm-up.ts";
 import type { Run, Workload } from "../suite/workload.ts";
 
 const depths = [1, 32];
+const ourNbd: BlockSubject = { key: "nbd", title: "NBD, cinnabar-nvme", device: "memory" };
 
 interface Running {
   readonly subject: BlockSubject;
@@ -25,10 +29,10 @@ export const block: Workload = {
     "Blocks of 4 KiB are read and written at random, with so many under way. The disk keeps nothing (null) or is a " +
     "file that is read and written around the page cache where the file system can do so. It is reached in calls of " +
     "Cinnabar and over NVMe/TCP, target and host of cinnabar-nvme. Beside it: a call of grpc-js and of node:net that " +
-    "carries 4 KiB there and back.",
+    "carries 4 KiB there and back. Over NBD, fio reads and writes a disk in memory of cinnabar-nvme, and one of nbdkit.",
   families: ["block"],
   selection: "whole",
-  seconds: 66,
+  seconds: 80,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));
@@ -52,6 +56,7 @@ export const block: Workload = {
       }
       const figures: Figure[] = [];
       for (const depth of depths) figures.push(...(await measureDepth(run, running, depth)));
+      if (run.contenders === undefined) figures.push(...(await measureNbd(run, folder)));
       return figures;
     } finally {
       for (const one of started.reverse()) await one.end();
@@ -59,6 +64,33 @@ export const block: Workload = {
     }
   },
 };
+
+/** Disks in memory, of `serveNbd` and of nbdkit. */
+async function measureNbd(run: Run, folder: string): Promise<Figure[]> {
+  const lack = lackOfNbd();
+  if (lack !== undefined) {
+    run.lack("NBD", lack);
+    return [];
+  }
+  const module = new URL("../block/server.js", import.meta.url);
+  const server = await Child.start<BlockServer>("the NBD server", module, [ourNbd, "nbd", ""]);
+  let nbdkit: Nbdkit | undefined;
+  try {
+    nbdkit = await openNbdkit(folder);
+    const disks = [
+      { ...ourNbd, disk: nbdDisk(await server.ask("address")) },
+      { key: "nbdkit", title: "nbdkit", disk: nbdDisk(nbdkit.uri) },
+    ];
+    for (const { disk } of disks) await fillByFio(disk);
+    return await measureDisksByFio(run, disks, 32, {
+      family: "block.memory",
+      chart: "Blocks of 4 KiB over NBD",
+    });
+  } finally {
+    await nbdkit?.close();
+    await server.end();
+  }
+}
 
 async function measureDepth(run: Run, running: readonly Running[], depth: number): Promise<Figure[]> {
   const works = running.flatMap(({ subject, client }) => {

@@ -35,6 +35,9 @@ const forTesting = [
 const forBenchmarks = [
   // libfabric's own ping-pong, the floor that the addon's is held against.
   { name: "libfabric-bin", isThere: () => onPath("fi_pingpong") !== undefined, isOptional: true },
+  // The NBD server in C that ours is held against, and the client of both.
+  { name: "nbdkit", isThere: () => onPath("nbdkit") !== undefined, isOptional: true },
+  { name: "fio", isThere: () => onPath("fio") !== undefined, isOptional: true },
 ];
 
 /**

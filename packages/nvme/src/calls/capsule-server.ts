@@ -15,14 +15,17 @@ import {
   parseCommand,
   sgl,
   sqeBytes,
+  uint64At,
 } from "../nvme/command.ts";
 import type { Connected, Controller, Queue } from "../nvme/controller.ts";
 import { messageFacts } from "../nvme/identify.ts";
-import type { FusedWork } from "../nvme/io-command.ts";
+import type { FusedWork, IoWork } from "../nvme/io-command.ts";
 import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { Credit } from "../socket/credit.ts";
+import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
+import { CutBuffers } from "./cut-buffers.ts";
 
 /** Queues that may be open at the same time, of all hosts. */
 const maxQueues = 1024;
@@ -31,10 +34,10 @@ type ConnectQueue = (queue: Queue, command: Command, data: Buffer) => Promise<Co
 
 /** A target as a service: its queues live as long as the streams of their hosts. */
 export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implementation {
-  const queues = new Map<bigint, CallQueue>();
+  const queues = new Map<number, CallQueue>();
   /** A queue belongs to the peer that has opened it. */
   const queueOf = (capsule: Buffer, call: CallContext): CallQueue => {
-    const queue = queues.get(capsule.readBigUInt64LE(0));
+    const queue = queues.get(uint64At(capsule, 0));
     if (queue === undefined || queue.peer !== call.peer)
       throw new RpcError({ code: "failed_precondition", message: "this queue has ended, or never was" });
     return queue;
@@ -44,7 +47,7 @@ export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implemen
       const capsule = bufferOf(input);
       const command = commandOf(capsule);
       const data = capsule.subarray(dataAt.capsule);
-      const key = randomBytes(keyBytes).readBigUInt64LE();
+      const key = randomBytes(6).readUIntLE(0, 6);
       const queue = new CallQueue(call.peer, maxBytes);
       try {
         const completion =
@@ -52,7 +55,7 @@ export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implemen
             ? await queue.connect(connect, command, data)
             : { status: status.controllerBusy };
         const answer = answerOf(command, completion, keyBytes);
-        answer.writeBigUInt64LE(key, dataAt.answer);
+        answer.writeUIntLE(key, dataAt.answer, 6);
         if (queue.isOpen) queues.set(key, queue);
         yield answer;
         if (queue.isOpen) await queue.endedWith(call.signal);
@@ -98,15 +101,15 @@ const answersOf = ([first, second]: Fused, [one, other]: readonly [Completion, C
   Buffer.concat([answerOf(first, one), answerOf(second, other)]);
 
 /** A completion as bytes, with room for data behind it. */
-function answerOf(command: Command, { status: outcome, result = 0n }: Completion, dataBytes = 0): Buffer {
+function answerOf(command: Command, completion: Completion, dataBytes = 0): Buffer {
   const answer = Buffer.alloc(dataAt.answer + dataBytes);
-  fillCompletion(answer, command, outcome, result);
+  fillCompletion(answer, command, completion);
   return answer;
 }
 
-function fillCompletion(answer: Buffer, { id }: Command, outcome: Completion["status"], result = 0n): void {
-  answer.writeBigUInt64LE(result, 0);
-  answer.writeUInt32LE(0, 8);
+function fillCompletion(answer: Buffer, { id }: Command, { status: outcome, result }: Completion): void {
+  answer.fill(0, 0, 12);
+  if (result !== undefined) answer.writeBigUInt64LE(result, 0);
   answer.writeUInt16LE(id, 12);
   answer.writeUInt16LE(statusField(outcome), 14);
 }
@@ -117,6 +120,8 @@ class CallQueue implements Queue {
   readonly peer: string;
   readonly settled: Promise<void>;
   readonly #memory: Credit;
+  readonly #buffers = new SpareBuffers();
+  readonly #answers = new CutBuffers();
   #settle = () => {};
   #controller: Controller | undefined;
   #queueId = 0;
@@ -142,7 +147,7 @@ class CallQueue implements Queue {
     if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect)
       return { status: status.sequence };
     if (command.sglKind !== sgl.inCapsule) return { status: status.sglType };
-    if (command.sglOffset !== 0n) return { status: status.sglOffset };
+    if (command.sglOffset !== 0) return { status: status.sglOffset };
     if (command.bytes !== 1024 || data.length !== 1024) return { status: status.sglLength };
     const connected = await connect(this, command, data);
     if ("refused" in connected) return connected.refused;
@@ -175,13 +180,15 @@ class CallQueue implements Queue {
   }
 
   /** A command whose data, either way, are in its capsules. */
-  execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
-    return this.#counted([command], async (controller) => {
+  async execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
+    const controller = this.#begin(1);
+    if (controller === undefined) return answerOf(command, { status: status.notReady });
+    try {
       const work = workOf(controller, this.#queueId, command);
       if ("code" in work) return answerOf(command, { status: work });
       if (work.bytes > 0 && isFromHost(command)) {
         if (command.sglKind !== sgl.inCapsule) return answerOf(command, { status: status.sglType });
-        if (command.sglOffset !== 0n) return answerOf(command, { status: status.sglOffset });
+        if (command.sglOffset !== 0) return answerOf(command, { status: status.sglOffset });
         if (command.bytes !== work.bytes || inCapsule.length !== work.bytes)
           return answerOf(command, { status: status.sglLength });
         return answerOf(command, await this.#run(controller, () => work.run(inCapsule), broken));
@@ -191,20 +198,32 @@ class CallQueue implements Queue {
         return answerOf(command, { status: status.sglLength });
       if (bytes > 0 && command.sglKind !== sgl.transport)
         return answerOf(command, { status: status.sglType });
-      await this.#memory.take(bytes);
-      try {
-        const answer = Buffer.allocUnsafe(dataAt.answer + bytes);
-        const into = answer.subarray(dataAt.answer);
-        const completion = await this.#run(controller, () => work.run(into), broken);
-        const { data } = completion;
-        if (data === undefined) return answerOf(command, completion);
-        if (data !== into) data.copy(into);
-        fillCompletion(answer, command, completion.status, completion.result);
-        return answer;
-      } finally {
-        this.#memory.giveBack(bytes);
-      }
-    });
+      return await this.#answerWithData(controller, command, work, bytes);
+    } finally {
+      this.#open--;
+    }
+  }
+
+  async #answerWithData(
+    controller: Controller,
+    command: Command,
+    work: IoWork,
+    bytes: number,
+  ): Promise<Buffer> {
+    const turn = this.#memory.take(bytes);
+    if (turn !== undefined) await turn;
+    const into = this.#buffers.take(bytes);
+    try {
+      const completion = await this.#run(controller, () => work.run(into), broken);
+      const { data } = completion;
+      const answer = this.#answers.take(dataAt.answer + (data?.length ?? 0));
+      fillCompletion(answer, command, completion);
+      data?.copy(answer, dataAt.answer);
+      return answer;
+    } finally {
+      this.#memory.giveBack(bytes);
+      this.#buffers.giveBack(into);
+    }
   }
 
   /** A command whose data the host has in its memory. */
@@ -270,7 +289,7 @@ class CallQueue implements Queue {
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const faults = commands.map(({ sglKind, sglOffset, bytes }, index): Status | undefined => {
       if (sglKind !== kind) return status.sglType;
-      if (kind === sgl.inCapsule && sglOffset !== BigInt(index * work.bytes)) return status.sglOffset;
+      if (kind === sgl.inCapsule && sglOffset !== index * work.bytes) return status.sglOffset;
       return bytes === work.bytes && dataBytes === 2 * work.bytes ? undefined : status.sglLength;
     });
     return faults.some((fault) => fault !== undefined) ? fusedFaults(faults) : work;
@@ -310,16 +329,22 @@ class CallQueue implements Queue {
     return fits ? work : status.sglLength;
   }
 
+  /** Counts commands as open. Undefined where there is no room: the caller answers that it is not ready. */
+  #begin(commands: number): Controller | undefined {
+    if (this.#controller === undefined || this.#controller.isEnded) throw queueEnded();
+    // A host that has given up a call may use its place again before the device is done.
+    if (this.#open + commands > this.#entries) return undefined;
+    this.#open += commands;
+    return this.#controller;
+  }
+
   async #counted(
     commands: readonly Command[],
     work: (controller: Controller) => Promise<Buffer>,
   ): Promise<Buffer> {
-    const controller = this.#controller;
-    if (controller === undefined) throw queueEnded();
-    // A host that has given up a call may use its place again before the device is done.
-    if (this.#open + commands.length > this.#entries)
+    const controller = this.#begin(commands.length);
+    if (controller === undefined)
       return Buffer.concat(commands.map((command) => answerOf(command, { status: status.notReady })));
-    this.#open += commands.length;
     try {
       return await work(controller);
     } finally {
@@ -329,7 +354,7 @@ class CallQueue implements Queue {
 
   /** Nothing begins when the queue has ended. */
   async #run<T>(controller: Controller, work: () => Promise<T>, broken: T): Promise<T> {
-    if (!controller.checkAlive() || this.#isGone) throw queueEnded();
+    if (!(await controller.mayBegin()) || this.#isGone) throw queueEnded();
     this.#underWay++;
     try {
       return await work();

@@ -1,12 +1,14 @@
 import { type Client, type Engine, type Peer, type Region, RpcError } from "cinnabar/standard";
 import {
   type Answer,
+  answerAt,
   CommandIds,
   type HostCommand,
   QueueLostError,
   type SubmissionQueue,
 } from "../host/submission-queue.ts";
 import { sgl, sqeBytes } from "../nvme/command.ts";
+import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 
 /** The longest data that a message of each transport has beside the capsule. Of others, devices: 12 KiB. */
@@ -21,6 +23,21 @@ const messageDataBytes: Readonly<Record<string, number>> = {
 const deviceDataBytes = 12 * 1024;
 /** The longest time of a call. */
 const longestMs = 2 ** 31 - 1;
+
+/** What Connect has instead of the key of its queue. */
+const noKey = Buffer.alloc(keyBytes);
+
+/** The options of a call beside those of the client. */
+interface CallOptions {
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Undefined for most calls. */
+function optionsOf({ isPatient }: HostCommand, signal: AbortSignal | undefined): CallOptions | undefined {
+  if (isPatient !== true) return signal === undefined ? undefined : { signal };
+  return signal === undefined ? { timeoutMs: longestMs } : { timeoutMs: longestMs, signal };
+}
 
 export interface CallQueueOptions {
   readonly engine: Engine;
@@ -40,8 +57,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
   readonly #timeoutMs: number;
   readonly #dataBytes: number;
   readonly #ids: CommandIds;
+  readonly #capsules = new SpareBuffers();
   readonly #ending = new AbortController();
-  #key: bigint | undefined;
+  #key: Buffer | undefined;
   #calls = 0;
   #reason: Error | undefined;
   #markLost: (reason: Error) => void = () => {};
@@ -49,7 +67,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
   private constructor(peer: Peer, { engine, url, entries, timeoutMs }: CallQueueOptions) {
     this.#engine = engine;
     this.#peer = peer;
-    this.#client = peer.client(Capsules);
+    this.#client = peer.client(Capsules, { timeoutMs });
     this.#timeoutMs = timeoutMs;
     this.#dataBytes = messageDataBytes[url.slice(0, url.indexOf(":"))] ?? deviceDataBytes;
     this.#ids = new CommandIds(entries - 1);
@@ -81,9 +99,8 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
-      const timeoutMs = command.isPatient === true ? longestMs : this.#timeoutMs;
       // The end of the peer ends its calls.
-      return await this.#call(command, signal === undefined ? { timeoutMs } : { timeoutMs, signal });
+      return await this.#call(command, optionsOf(command, signal));
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (!(error instanceof RpcError)) throw error;
@@ -108,7 +125,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
   /** Connect: opens the stream that the queue lives by. */
   async #open(command: HostCommand): Promise<Answer> {
     const { signal } = this.#ending;
-    const items = this.#client.open(capsuleOf(0n, command, true), { signal })[Symbol.asyncIterator]();
+    const items = this.#client
+      .open(this.#capsuleOf(noKey, command, true), { signal })
+      [Symbol.asyncIterator]();
     let late: NodeJS.Timeout | undefined;
     try {
       const silence = new Promise<never>((_, reject) => {
@@ -118,9 +137,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
       if (done === true || value === undefined || value.length < dataAt.answer + keyBytes)
         throw new Error("the target has no answer to Connect");
       const item = bufferOf(value);
-      const answer = parseAnswer(item);
+      const answer = answerAt(item);
       if (answer.status === 0) {
-        this.#key = item.readBigUInt64LE(dataAt.answer);
+        this.#key = Buffer.from(item.subarray(dataAt.answer, dataAt.answer + keyBytes));
         void this.#follow(items);
       }
       return answer;
@@ -142,24 +161,27 @@ export class CallSubmissionQueue implements SubmissionQueue {
     }
   }
 
-  async #call(command: HostCommand, options: { signal?: AbortSignal; timeoutMs: number }): Promise<Answer> {
+  async #call(command: HostCommand, options: CallOptions | undefined): Promise<Answer> {
     const { fromHost, toHost, second } = command;
-    const key = this.#key as bigint;
+    const key = this.#key as Buffer;
     if (second !== undefined) return this.#fused(key, [command, second], options);
     if (fromHost !== undefined && fromHost.length > this.#dataBytes)
-      return parseAnswer(
+      return answerAt(
         await this.#lent(this.#engine.expose(fromHost, { access: "read" }), (memory) =>
-          this.#client.gather({ capsule: capsuleOf(key, command, false), memory }, options),
+          this.#client.gather({ capsule: this.#capsuleOf(key, command, false), memory }, options),
         ),
       );
     if (toHost !== undefined && toHost.length > this.#dataBytes)
-      return parseAnswer(
+      return answerAt(
         await this.#lent(this.#engine.expose(toHost, { access: "write" }), (memory) =>
-          this.#client.scatter({ capsule: capsuleOf(key, command, false), memory }, options),
+          this.#client.scatter({ capsule: this.#capsuleOf(key, command, false), memory }, options),
         ),
       );
-    const bytes = bufferOf(await this.#client.submit(capsuleOf(key, command, true), options));
-    const answer = parseAnswer(bytes);
+    const capsule = this.#capsuleOf(key, command, true);
+    const bytes = bufferOf(await this.#client.submit(capsule, options));
+    // A call that failed may be under way still.
+    this.#capsules.giveBack(capsule);
+    const answer = answerAt(bytes);
     if (answer.status === 0 && toHost !== undefined) {
       if (bytes.length !== dataAt.answer + toHost.length)
         throw new Error("the target has sent other data than asked for");
@@ -170,9 +192,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
 
   /** The data of both commands go in one piece. */
   async #fused(
-    key: bigint,
+    key: Buffer,
     commands: readonly HostCommand[],
-    options: { signal?: AbortSignal; timeoutMs: number },
+    options: CallOptions | undefined,
   ): Promise<Answer> {
     const data = Buffer.concat(commands.map(({ fromHost }) => fromHost ?? Buffer.alloc(0)));
     const isInCapsule = data.length + sqeBytes <= this.#dataBytes;
@@ -182,7 +204,18 @@ export class CallSubmissionQueue implements SubmissionQueue {
       : await this.#lent(this.#engine.expose(data, { access: "read" }), (memory) =>
           this.#client.gatherFused({ capsule, memory }, options),
         );
-    return { ...parseAnswer(answers), second: parseAnswer(answers.subarray(dataAt.answer)) };
+    return { ...answerAt(answers), second: answerAt(answers, dataAt.answer) };
+  }
+
+  #capsuleOf(key: Buffer, { entry, fromHost, toHost }: HostCommand, isInCapsule: boolean): Buffer {
+    const data = isInCapsule ? fromHost : undefined;
+    const capsule = this.#capsules.take(dataAt.capsule + (data?.length ?? 0));
+    key.copy(capsule);
+    entry.copy(capsule, keyBytes);
+    capsule.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, keyBytes + 32);
+    capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
+    if (data !== undefined) capsule.set(data, dataAt.capsule);
+    return capsule;
   }
 
   /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
@@ -201,21 +234,10 @@ export class CallSubmissionQueue implements SubmissionQueue {
   }
 }
 
-function capsuleOf(key: bigint, { entry, fromHost, toHost }: HostCommand, isInCapsule: boolean): Buffer {
-  const data = isInCapsule ? fromHost : undefined;
-  const capsule = Buffer.allocUnsafe(dataAt.capsule + (data?.length ?? 0));
-  capsule.writeBigUInt64LE(key, 0);
-  entry.copy(capsule, keyBytes);
-  capsule.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, keyBytes + 32);
-  capsule.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, keyBytes + 39);
-  if (data !== undefined) capsule.set(data, dataAt.capsule);
-  return capsule;
-}
-
 /** The entries of two commands, and the data of both. */
-function fusedCapsuleOf(key: bigint, commands: readonly HostCommand[], data: Buffer | undefined): Buffer {
+function fusedCapsuleOf(key: Buffer, commands: readonly HostCommand[], data: Buffer | undefined): Buffer {
   const head = Buffer.alloc(dataAt.fused);
-  head.writeBigUInt64LE(key, 0);
+  key.copy(head);
   for (const [index, { entry, fromHost }] of commands.entries()) {
     const at = keyBytes + index * sqeBytes;
     const bytes = fromHost?.length ?? 0;
@@ -225,13 +247,4 @@ function fusedCapsuleOf(key: bigint, commands: readonly HostCommand[], data: Buf
     head.writeUInt8(data === undefined ? sgl.transport : sgl.inCapsule, at + 39);
   }
   return data === undefined ? head : Buffer.concat([head, data]);
-}
-
-function parseAnswer(answer: Buffer): Answer {
-  const field = answer.readUInt16LE(14);
-  return {
-    status: (field >>> 1) & 0x7ff,
-    doNotRetry: (field & 0x8000) !== 0,
-    result: answer.readBigUInt64LE(0),
-  };
 }

@@ -275,30 +275,35 @@ export abstract class CheckedDevice implements BlockDevice {
   }
 
   #check(access: Access, operation: string, offset: number, bytes: number): void {
-    const where = `${this.#label}: ${operation}`;
-    if (this.#closed !== undefined) throw new BlockDeviceError("closed", `${where}: the device is closed`);
+    if (this.#closed !== undefined)
+      throw new BlockDeviceError("closed", `${this.#at(operation)}: the device is closed`);
     if (access !== "read" && this.isReadOnly)
-      throw new BlockDeviceError("read_only", `${where}: the device is read-only`);
-    for (const [name, value] of [
-      ["offset", offset],
-      ["bytes", bytes],
-    ] as const) {
-      if (!Number.isSafeInteger(value) || value < 0)
-        throw new BlockDeviceError(
-          "out_of_range",
-          `${where}: ${name} must be an integer from 0 on, it is ${value}`,
-        );
-      if (value % this.blockBytes !== 0)
-        throw new BlockDeviceError(
-          "unaligned",
-          `${where}: ${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
-        );
-    }
+      throw new BlockDeviceError("read_only", `${this.#at(operation)}: the device is read-only`);
+    this.#checkNumber(operation, "offset", offset);
+    this.#checkNumber(operation, "bytes", bytes);
     if (offset > this.bytes - bytes)
       throw new BlockDeviceError(
         "out_of_range",
-        `${where}: ${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
+        `${this.#at(operation)}: ${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
       );
+  }
+
+  #checkNumber(operation: string, name: string, value: number): void {
+    if (!Number.isSafeInteger(value) || value < 0)
+      throw new BlockDeviceError(
+        "out_of_range",
+        `${this.#at(operation)}: ${name} must be an integer from 0 on, it is ${value}`,
+      );
+    if (value % this.blockBytes !== 0)
+      throw new BlockDeviceError(
+        "unaligned",
+        `${this.#at(operation)}: ${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
+      );
+  }
+
+  /** An operation as errors name it. */
+  #at(operation: string): string {
+    return `${this.#label}: ${operation}`;
   }
 
   async #idle(): Promise<void> {

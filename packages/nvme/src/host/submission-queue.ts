@@ -23,6 +23,17 @@ export interface Answer {
   readonly second?: Answer;
 }
 
+/** The answer that a completion of 16 bytes says. */
+export function answerAt(bytes: Buffer, at = 0): Answer {
+  const field = bytes.readUInt16LE(at + 14);
+  const hasResult = bytes.readUInt32LE(at) !== 0 || bytes.readUInt32LE(at + 4) !== 0;
+  return {
+    status: (field >>> 1) & 0x7ff,
+    doNotRetry: (field & 0x8000) !== 0,
+    result: hasResult ? bytes.readBigUInt64LE(at) : 0n,
+  };
+}
+
 /** The host's side of a queue. */
 export interface SubmissionQueue {
   /** Commands that wait for their answer or for a place. */
@@ -115,9 +126,12 @@ export class CommandIds {
   }
 
   giveBack(id: number): void {
+    if (this.#waiting.size === 0) {
+      this.#free.push(id);
+      return;
+    }
     const [next] = this.#waiting;
-    if (next === undefined) this.#free.push(id);
-    else next.resolve(id);
+    next?.resolve(id);
   }
 
   /** Ends those who wait, and those who would. */

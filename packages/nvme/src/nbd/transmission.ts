@@ -2,6 +2,7 @@ import { type BlockDevice, BlockDeviceError, type Extent } from "../device/block
 import type { ByteReader } from "../socket/byte-reader.ts";
 import type { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
+import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { type Agreement, allocationContext } from "./handshake.ts";
 import {
   allocation,
@@ -22,11 +23,25 @@ const maxRequests = 256;
 /** The longest part of a disk whose status one answer tells. */
 const maxStatusBytes = 1024 * 1024 * 1024;
 const maxExtents = 1024;
+const chunkHeadBytes = 20;
+
+/** What the client knows a request by: the upper and the lower half of 64 bits. */
+type Cookie = readonly [number, number];
+
+/** The flags of each request. Clients may set FUA with any once it is offered. */
+const knownFlags: Readonly<Record<number, number>> = {
+  [command.read]: commandFlag.fua | commandFlag.df,
+  [command.write]: commandFlag.fua,
+  [command.flush]: commandFlag.fua,
+  [command.trim]: commandFlag.fua,
+  [command.writeZeroes]: commandFlag.fua | commandFlag.noHole,
+  [command.blockStatus]: commandFlag.fua | commandFlag.reqOne,
+};
 
 interface Request {
   readonly type: number;
   readonly flags: number;
-  readonly cookie: bigint;
+  readonly cookie: Cookie;
   readonly offset: number;
   readonly bytes: number;
 }
@@ -48,6 +63,7 @@ export class Transmission {
   readonly #counts: RequestCounts;
   /** Memory of pieces. */
   readonly #memory: Credit;
+  readonly #buffers = new SpareBuffers();
   readonly #requests = new Credit(maxRequests);
   /** The answer that is sent in parts; nothing may come between them. */
   #exclusive: Promise<void> | undefined;
@@ -75,7 +91,8 @@ export class Transmission {
       while (!this.#isEnding && !this.#writer.isGone) {
         const request = await this.#next();
         if (request === undefined || request.type === command.disconnect || this.#isEnding) break;
-        await this.#requests.take(1);
+        const place = this.#requests.take(1);
+        if (place !== undefined) await place;
         if (!(await this.#start(request))) break;
       }
     } finally {
@@ -91,26 +108,25 @@ export class Transmission {
 
   /** All places are free when nothing is under way. */
   #drain(): Promise<void> {
-    this.#drained ??= this.#requests.take(maxRequests);
+    this.#drained ??= this.#requests.take(maxRequests) ?? Promise.resolve();
     return this.#drained;
   }
 
   async #next(): Promise<Request | undefined> {
-    const head = await this.#reader.read(requestBytes);
+    const head = this.#reader.take(requestBytes) ?? (await this.#reader.read(requestBytes));
     if (head === undefined || this.#isEnding || head.readUInt32BE(0) !== magic.request) return undefined;
-    const offset = head.readBigUInt64BE(16);
     return {
       flags: head.readUInt16BE(4),
       type: head.readUInt16BE(6),
-      cookie: head.readBigUInt64BE(8),
-      // One beyond what a number counts is beyond every device.
-      offset: offset > BigInt(Number.MAX_SAFE_INTEGER) ? Number.POSITIVE_INFINITY : Number(offset),
+      cookie: [head.readInt32BE(8), head.readInt32BE(12)],
+      // One that is not exact, from 2^53 on, is beyond every device.
+      offset: head.readUInt32BE(16) * 2 ** 32 + head.readUInt32BE(20),
       bytes: head.readUInt32BE(24),
     };
   }
 
   /** Starts a request whose place is taken. False where the connection must end. */
-  async #start(request: Request): Promise<boolean> {
+  #start(request: Request): boolean | Promise<boolean> {
     const wrong = this.#faultOf(request);
     if (request.type === command.write) {
       this.#counts.writes++;
@@ -119,12 +135,7 @@ export class Transmission {
         this.#finish();
         return false;
       }
-      if (wrong !== undefined) {
-        const isThere = await this.#reader.skip(request.bytes);
-        this.#fail(request, wrong);
-        return isThere;
-      }
-      return this.#write(request);
+      return wrong === undefined ? this.#write(request) : this.#pass(request, wrong);
     }
     if (request.type === command.read) this.#counts.reads++;
     else this.#counts.others++;
@@ -133,19 +144,18 @@ export class Transmission {
     return true;
   }
 
+  /** Drops the data of a write that fails. False where the connection must end. */
+  async #pass(request: Request, wrong: number): Promise<boolean> {
+    const isThere = await this.#reader.skip(request.bytes);
+    this.#fail(request, wrong);
+    return isThere;
+  }
+
   /** The number of the error that a request deserves before the device sees it. */
   #faultOf({ type, flags, offset, bytes }: Request): number | undefined {
-    const known: Record<number, number> = {
-      [command.read]: this.#agreement.isStructured ? commandFlag.df : 0,
-      [command.write]: commandFlag.fua,
-      [command.flush]: 0,
-      [command.trim]: commandFlag.fua,
-      [command.writeZeroes]: commandFlag.fua | commandFlag.noHole,
-      [command.blockStatus]: commandFlag.reqOne,
-    };
-    const knownFlags = known[type];
-    // Clients may set FUA with any request once it is offered.
-    if (knownFlags === undefined || (flags & ~(knownFlags | commandFlag.fua)) !== 0) return errno.invalid;
+    const known = knownFlags[type];
+    if (known === undefined || (flags & ~known) !== 0) return errno.invalid;
+    if ((flags & commandFlag.df) !== 0 && !this.#agreement.isStructured) return errno.invalid;
     if (type === command.flush) return offset === 0 && bytes === 0 ? undefined : errno.invalid;
     const isWrite = type === command.write || type === command.writeZeroes || type === command.trim;
     if (isWrite && this.#device.isReadOnly) return errno.perm;
@@ -163,31 +173,34 @@ export class Transmission {
   async #write(request: Request): Promise<boolean> {
     const { offset, bytes, flags } = request;
     const fua = (flags & commandFlag.fua) !== 0;
-    const written: Promise<unknown>[] = [];
     let isThere = true;
+    let failed: number | undefined;
+    /** Pieces that the device has, and one for this loop. */
+    let open = 1;
+    const end = () => {
+      open--;
+      if (open > 0) return;
+      if (!isThere) this.#finish();
+      else if (failed === undefined) this.#acknowledge(request);
+      else this.#fail(request, failed);
+    };
+    const write = async (at: number, piece: Buffer) => {
+      open++;
+      try {
+        await this.#device.write(offset + at, piece, { fua });
+      } catch (error) {
+        failed ??= errnoOf(error);
+      }
+      this.#release(piece);
+      end();
+    };
     for (let at = 0; isThere && at < bytes; at += pieceBytes) {
-      const length = Math.min(pieceBytes, bytes - at);
-      await this.#memory.take(length);
-      const piece = Buffer.allocUnsafe(length);
-      isThere = await this.#reader.readInto(piece);
-      const writing = isThere ? this.#device.write(offset + at, piece, { fua }) : Promise.resolve();
-      // Resolves to the error: the last piece's answer is that of all, and none may be unhandled until then.
-      written.push(
-        writing.then(
-          () => this.#memory.giveBack(length),
-          (error: unknown) => {
-            this.#memory.giveBack(length);
-            return errnoOf(error);
-          },
-        ),
-      );
+      const piece = await this.#pieceOf(Math.min(pieceBytes, bytes - at));
+      isThere = this.#reader.takeInto(piece) || (await this.#reader.readInto(piece));
+      if (isThere) void write(at, piece);
+      else this.#release(piece);
     }
-    void Promise.all(written).then((errors) => {
-      if (!isThere) return this.#finish();
-      const error = errors.find((one) => one !== undefined);
-      if (error === undefined) this.#acknowledge(request);
-      else this.#fail(request, error as number);
-    });
+    end();
     return isThere;
   }
 
@@ -218,28 +231,24 @@ export class Transmission {
     const { offset, bytes, cookie } = request;
     let left = bytes;
     let failed: unknown;
-    const piece = async (at: number, length: number) => {
+    const read = async (at: number, data: Buffer) => {
       try {
-        const data = Buffer.allocUnsafe(length);
         await this.#device.read(offset + at, data);
-        left -= length;
-        const place = Buffer.allocUnsafe(8);
-        place.writeBigUInt64BE(BigInt(offset + at));
+        left -= data.length;
         const flags = left === 0 ? chunkFlag.done : 0;
-        await this.#send([chunkHead(flags, chunk.data, cookie, 8 + length), place, data], length);
+        this.#send([dataChunkHead(flags, cookie, offset + at, data.length), data], () => this.#release(data));
       } catch (error) {
-        this.#memory.giveBack(length);
+        this.#release(data);
         failed ??= error;
       }
     };
     const pieces: Promise<void>[] = [];
     for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
-      const length = Math.min(pieceBytes, bytes - at);
-      await this.#memory.take(length);
-      if (this.#writer.isGone) this.#memory.giveBack(length);
-      else pieces.push(piece(at, length));
+      const data = await this.#pieceOf(Math.min(pieceBytes, bytes - at));
+      if (this.#writer.isGone) this.#release(data);
+      else pieces.push(read(at, data));
     }
-    await Promise.all(pieces);
+    for (const piece of pieces) await piece;
     if (failed !== undefined) throw failed;
     this.#finish();
   }
@@ -247,29 +256,26 @@ export class Transmission {
   /** Answers a read by one simple reply: a head and the data, which nothing may come between. */
   async #readSimply(request: Request): Promise<void> {
     const { offset, bytes, cookie } = request;
-    const length = Math.min(pieceBytes, bytes);
-    await this.#memory.take(length);
-    if (bytes > pieceBytes) return this.#readLong(request);
-    const data = Buffer.allocUnsafe(bytes);
+    const data = await this.#pieceOf(Math.min(pieceBytes, bytes));
+    if (bytes > pieceBytes) return this.#readLong(request, data);
     try {
       await this.#device.read(offset, data);
     } catch (error) {
-      this.#memory.giveBack(length);
+      this.#release(data);
       throw error;
     }
-    await this.#send([simpleReply(cookie, errno.none), data], length);
+    this.#send([simpleReply(cookie, errno.none), data], () => this.#release(data));
     this.#finish();
   }
 
   /**
-   * Answers a long read through the memory of one piece, which is taken. Other answers wait meanwhile. Where a piece
-   * cannot be read after the head was sent, only the end of the connection is left.
+   * Answers a long read through the memory of one piece. Other answers wait meanwhile. Where a piece cannot be read
+   * after the head was sent, only the end of the connection is left.
    */
-  async #readLong({ offset, bytes, cookie }: Request): Promise<void> {
+  async #readLong({ offset, bytes, cookie }: Request, memory: Buffer): Promise<void> {
     let isDone = () => {};
     while (this.#exclusive !== undefined) await this.#exclusive;
     this.#exclusive = new Promise((resolve) => (isDone = resolve));
-    const memory = Buffer.allocUnsafe(pieceBytes);
     try {
       for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
         const data = memory.subarray(0, Math.min(pieceBytes, bytes - at));
@@ -284,7 +290,7 @@ export class Transmission {
         await new Promise<void>((sent) => this.#writer.write(parts, sent));
       }
     } finally {
-      this.#memory.giveBack(pieceBytes);
+      this.#release(memory);
       this.#exclusive = undefined;
       isDone();
     }
@@ -302,14 +308,14 @@ export class Transmission {
       payload.writeUInt32BE(extent.bytes, 4 + 8 * index);
       payload.writeUInt32BE(stateOf(extent), 8 + 8 * index);
     });
-    await this.#answer([chunkHead(chunkFlag.done, chunk.blockStatus, cookie, payload.length), payload]);
+    this.#answer([chunkHead(chunkFlag.done, chunk.blockStatus, cookie, payload.length), payload]);
   }
 
   #acknowledge({ cookie }: Request): void {
-    const parts = this.#agreement.isStructured
-      ? [chunkHead(chunkFlag.done, chunk.none, cookie, 0)]
-      : [simpleReply(cookie, errno.none)];
-    void this.#answer(parts);
+    const isStructured = this.#agreement.isStructured;
+    this.#answer([
+      isStructured ? chunkHead(chunkFlag.done, chunk.none, cookie, 0) : simpleReply(cookie, errno.none),
+    ]);
   }
 
   #fail({ cookie }: Request, number: number): void {
@@ -320,23 +326,33 @@ export class Transmission {
       payload.writeUInt32BE(number, 0);
       parts.splice(0, 1, chunkHead(chunkFlag.done, chunk.error, cookie, payload.length), payload);
     }
-    void this.#answer(parts);
+    this.#answer(parts);
   }
 
   #finish(): void {
     this.#requests.giveBack(1);
   }
 
-  /** Sends data. Its memory is given back when the socket has taken it. */
-  async #send(parts: readonly Buffer[], memoryBytes: number): Promise<void> {
-    while (this.#exclusive !== undefined) await this.#exclusive;
-    this.#writer.write(parts, () => this.#memory.giveBack(memoryBytes));
+  /** Memory for a piece of data. The taker releases it. */
+  #pieceOf(bytes: number): Buffer | Promise<Buffer> {
+    const turn = this.#memory.take(bytes);
+    return turn === undefined ? this.#buffers.take(bytes) : turn.then(() => this.#buffers.take(bytes));
+  }
+
+  #release(piece: Buffer): void {
+    this.#memory.giveBack(piece.length);
+    this.#buffers.giveBack(piece);
+  }
+
+  /** Sends parts when no answer is being sent in parts. */
+  #send(parts: readonly Buffer[], sent: () => void): void {
+    if (this.#exclusive === undefined) this.#writer.write(parts, sent);
+    else void this.#exclusive.then(() => this.#send(parts, sent));
   }
 
   /** Sends an answer without data. The place of its request is free when the socket has taken it. */
-  async #answer(parts: readonly Buffer[]): Promise<void> {
-    while (this.#exclusive !== undefined) await this.#exclusive;
-    this.#writer.write(parts, () => this.#finish());
+  #answer(parts: readonly Buffer[]): void {
+    this.#send(parts, () => this.#finish());
   }
 }
 
@@ -344,22 +360,36 @@ function stateOf({ kind }: Extent): number {
   return kind === "hole" ? allocation.hole | allocation.zero : 0;
 }
 
-function simpleReply(cookie: bigint, error: number): Buffer {
+function simpleReply(cookie: Cookie, error: number): Buffer {
   const head = Buffer.allocUnsafe(16);
   head.writeUInt32BE(magic.simpleReply, 0);
   head.writeUInt32BE(error, 4);
-  head.writeBigUInt64BE(cookie, 8);
+  writeCookie(head, cookie);
   return head;
 }
 
-function chunkHead(flags: number, type: number, cookie: bigint, bytes: number): Buffer {
-  const head = Buffer.allocUnsafe(20);
+/** The head of a chunk, with room behind it for `placeBytes` of its payload. */
+function chunkHead(flags: number, type: number, cookie: Cookie, bytes: number, placeBytes = 0): Buffer {
+  const head = Buffer.allocUnsafe(chunkHeadBytes + placeBytes);
   head.writeUInt32BE(magic.chunk, 0);
   head.writeUInt16BE(flags, 4);
   head.writeUInt16BE(type, 6);
-  head.writeBigUInt64BE(cookie, 8);
+  writeCookie(head, cookie);
   head.writeUInt32BE(bytes, 16);
   return head;
+}
+
+/** The head of a chunk of data: with the place of the data. */
+function dataChunkHead(flags: number, cookie: Cookie, offset: number, bytes: number): Buffer {
+  const head = chunkHead(flags, chunk.data, cookie, 8 + bytes, 8);
+  head.writeUInt32BE(Math.floor(offset / 2 ** 32), chunkHeadBytes);
+  head.writeUInt32BE(offset % 2 ** 32, chunkHeadBytes + 4);
+  return head;
+}
+
+function writeCookie(head: Buffer, [high, low]: Cookie): void {
+  head.writeInt32BE(high, 8);
+  head.writeInt32BE(low, 12);
 }
 
 function errnoOf(error: unknown): number {

@@ -56,9 +56,9 @@ export interface Command {
   /** The type of a fabrics command. */
   readonly fabricsType: number;
   readonly sglKind: number;
-  /** The offset in the capsule, or where the memory of a keyed one begins. */
-  readonly sglOffset: bigint;
-  /** The key of a keyed one. */
+  /** The offset in the capsule. */
+  readonly sglOffset: number;
+  /** The key of the memory of a keyed one. */
   readonly sglKey: number;
   /** The length of the data, either way. */
   readonly bytes: number;
@@ -78,13 +78,17 @@ export function parseCommand(entry: Buffer): Command {
     id: entry.readUInt16LE(2),
     nsid: entry.readUInt32LE(4),
     fabricsType: entry.readUInt8(4),
-    sglOffset: entry.readBigUInt64LE(24),
+    sglOffset: uint64At(entry, 24),
     sglKey: entry.readUInt32LE(35),
     bytes: isKeyed({ sglKind }) ? entry.readUIntLE(32, 3) : entry.readUInt32LE(32),
     sglKind,
     entry,
   };
 }
+
+/** A number of 64 bits. Beyond 2^53 it is about right: more than any offset or number of a block that is valid. */
+export const uint64At = (bytes: Buffer, at: number): number =>
+  bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 2 ** 32;
 
 /**
  * The entry of a command as a host begins it: with the flag for SGLs, without identifier and SGL. `words` are CDW10 to

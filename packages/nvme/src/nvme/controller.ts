@@ -96,6 +96,8 @@ export class Controller {
   /** The access of namespaces has changed; and the host was told, and has not read the log since. */
   #hasNewAccess = false;
   #isAccessTold = false;
+  /** The next look at the clock. */
+  #look: Promise<boolean> | undefined;
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
 
   constructor(
@@ -144,6 +146,21 @@ export class Controller {
   accessChanged(): void {
     this.#hasNewAccess = true;
     this.#tellAccess();
+  }
+
+  /**
+   * As `checkAlive`, for commands that are about to be done. One look at the clock, which may be a system call, is for
+   * all that have come by then: they are begun right after it.
+   */
+  mayBegin(): Promise<boolean> | boolean {
+    if (this.#keepAliveMs === 0) return !this.#isEnded;
+    this.#look ??= new Promise((resolve) => {
+      process.nextTick(() => {
+        this.#look = undefined;
+        resolve(this.checkAlive());
+      });
+    });
+    return this.#look;
   }
 
   /** Takes an I/O queue; false where the number is in use. */

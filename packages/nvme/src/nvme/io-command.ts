@@ -1,5 +1,5 @@
 import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
-import { type Command, io } from "./command.ts";
+import { type Command, io, uint64At } from "./command.ts";
 import { maxFusedBytes, maxTransferBytes } from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
@@ -29,7 +29,7 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
     return { bytes: 0, run: () => done(() => device.flush(), status.writeFault) };
   }
   if (opcode === io.datasetManagement) return datasetManagement(command, device);
-  const first = entry.readBigUInt64LE(40);
+  const first = uint64At(entry, 40);
   const blocks = entry.readUInt16LE(48) + 1;
   const control = entry.readUInt16LE(50);
   const isWrite = opcode === io.write || opcode === io.writeZeroes;
@@ -65,10 +65,9 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   }
   return {
     bytes,
-    run: async (into) => {
+    run: (into) => {
       const data = into.length === bytes ? into : Buffer.allocUnsafe(bytes);
-      const completion = await done(() => device.read(offset, data), status.readError);
-      return completion.status === status.success ? { ...completion, data } : completion;
+      return done(() => device.read(offset, data), status.readError, { status: status.success, data });
     },
   };
 }
@@ -79,9 +78,9 @@ export function fusedWork(
   second: Command,
   device: BlockDevice,
 ): FusedWork | readonly [Status, Status] {
-  const [slba, nlb] = [first.entry.readBigUInt64LE(40), first.entry.readUInt16LE(48)];
+  const [slba, nlb] = [uint64At(first.entry, 40), first.entry.readUInt16LE(48)];
   const isKnown = first.opcode === io.compare && second.opcode === io.write && first.nsid === second.nsid;
-  if (!isKnown || second.entry.readBigUInt64LE(40) !== slba || second.entry.readUInt16LE(48) !== nlb)
+  if (!isKnown || uint64At(second.entry, 40) !== slba || second.entry.readUInt16LE(48) !== nlb)
     return [status.invalidField, status.invalidField];
   const range = rangeOf(device, slba, nlb + 1);
   if (range === undefined) return [status.lbaRange, status.fusedFailed];
@@ -114,7 +113,7 @@ function datasetManagement({ entry, bytes }: Command, device: BlockDevice): IoWo
     const ranges: { readonly offset: number; readonly bytes: number }[] = [];
     for (let at = 0; at < 16 * count; at += 16) {
       const blocks = data.readUInt32LE(at + 4);
-      const range = rangeOf(device, data.readBigUInt64LE(at + 8), blocks);
+      const range = rangeOf(device, uint64At(data, at + 8), blocks);
       if (range === undefined) return { status: status.lbaRange };
       ranges.push(range);
     }
@@ -125,20 +124,27 @@ function datasetManagement({ entry, bytes }: Command, device: BlockDevice): IoWo
   return { bytes, run };
 }
 
-/** Blocks as bytes; undefined where they lie beyond the device. A sum beyond 2^64 does. */
+/** Blocks as bytes; undefined where they lie beyond the device. */
 function rangeOf(
   device: BlockDevice,
-  first: bigint,
+  first: number,
   blocks: number,
 ): { offset: number; bytes: number } | undefined {
-  if (first + BigInt(blocks) > BigInt(device.bytes / device.blockBytes)) return undefined;
-  return { offset: Number(first) * device.blockBytes, bytes: blocks * device.blockBytes };
+  if (first + blocks > device.bytes / device.blockBytes) return undefined;
+  return { offset: first * device.blockBytes, bytes: blocks * device.blockBytes };
 }
 
-async function done(work: () => Promise<unknown>, otherwise: Status): Promise<Completion> {
+const succeeded: Completion = { status: status.success };
+
+/** What work that is done comes to: `completion`, or the status of its error. */
+async function done(
+  work: () => Promise<unknown>,
+  otherwise: Status,
+  completion = succeeded,
+): Promise<Completion> {
   try {
     await work();
-    return { status: status.success };
+    return completion;
   } catch (error) {
     if (!(error instanceof BlockDeviceError)) return { status: status.internal };
     const statuses: Partial<Record<BlockDeviceError["code"], Status>> = {

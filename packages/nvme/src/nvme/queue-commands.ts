@@ -108,12 +108,16 @@ export class QueueCommands<A extends Arrived> {
 
   /** Lets the device work, unless the queue has ended. Undefined where it has. */
   async run<T>(controller: Controller, work: () => Promise<T>, failed: T): Promise<T | undefined> {
-    if (!controller.checkAlive() || this.#isGone) return undefined;
+    if (!(await controller.mayBegin()) || this.#isGone) return undefined;
     this.#underWay++;
-    const completion = await work().catch(() => failed);
-    this.#underWay--;
-    if (this.#isGone && this.#underWay === 0) this.#settle();
-    return completion;
+    try {
+      return await work();
+    } catch {
+      return failed;
+    } finally {
+      this.#underWay--;
+      if (this.#isGone && this.#underWay === 0) this.#settle();
+    }
   }
 
   /** No command begins any more. */

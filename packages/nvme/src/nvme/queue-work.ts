@@ -74,7 +74,7 @@ export function faultOfData(
   isElsewhere: boolean,
 ): Status | undefined {
   const isInCapsule = sglKind === sgl.inCapsule;
-  if (isInCapsule && sglOffset !== 0n) return status.sglOffset;
+  if (isInCapsule && sglOffset !== 0) return status.sglOffset;
   if (!isInCapsule && !isElsewhere) return status.sglType;
   return named === bytes && inCapsuleBytes === (isInCapsule ? bytes : 0) ? undefined : status.sglLength;
 }

@@ -555,6 +555,19 @@ describe("a host that is silent", () => {
     expect(write).not.toHaveBeenCalled();
   });
 
+  it("looks at the clock once for all commands that have come together", async () => {
+    const { port } = await serve();
+    const { queue } = await associate(port, both, { keepAliveMs: 60_000 });
+    const looks = vi.spyOn(Controller.prototype, "checkAlive");
+    const ids = Array.from({ length: 16 }, (_, index) => index);
+    queue.socket.cork();
+    for (const id of ids)
+      queue.sendCommand({ opcode: io.read, nsid: 1, words: blocksOf(id, 1), bytes: 4096, id });
+    queue.socket.uncork();
+    for (const id of ids) expect(await queue.answer(id)).toMatchObject({ status: 0 });
+    expect(looks.mock.calls.length).toBeLessThan(ids.length / 2);
+  });
+
   it("has no write applied by a target that was stopped for longer, whose timers have not come", async () => {
     const { port, device } = await serve();
     const { queue } = await associate(port, both, { keepAliveMs: 60_000 });

@@ -305,4 +305,7 @@ const slotBytes = sqeBytes + inCapsuleBytes;
  */
 const maxSends = 3 * maxQueueEntries;
 
-const memoryOf = ({ sglOffset, sglKey }: Command): PeerMemory => ({ address: sglOffset, key: sglKey });
+const memoryOf = ({ entry, sglKey }: Command): PeerMemory => ({
+  address: entry.readBigUInt64LE(24),
+  key: sglKey,
+});

@@ -47,18 +47,26 @@ export class ByteReader {
     return this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody);
   }
 
-  /** The next bytes, at most 64 KiB; valid until the next call. Undefined where the socket ends before. */
-  async read(bytes: number): Promise<Buffer | undefined> {
-    if (this.#held < bytes && !(await this.#has(bytes))) return undefined;
+  /**
+   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. They are mostly a view, which keeps the
+   * memory of all that came with them: who needs them for long makes a copy.
+   */
+  take(bytes: number): Buffer | undefined {
+    if (this.#held < bytes) return undefined;
     const first = this.#chunks[0] as Buffer;
     if (first.length - this.#taken >= bytes) {
       const part = first.subarray(this.#taken, this.#taken + bytes);
-      this.#take(bytes);
+      this.#drop(bytes);
       return part;
     }
     const whole = Buffer.allocUnsafe(bytes);
     this.#copyInto(whole);
     return whole;
+  }
+
+  /** As `take`, when they have come. Undefined where the socket ends before. */
+  async read(bytes: number): Promise<Buffer | undefined> {
+    return this.#held >= bytes || (await this.#has(bytes)) ? this.take(bytes) : undefined;
   }
 
   /** As `read`, for the rest of a message whose head was read. */
@@ -69,6 +77,13 @@ export class ByteReader {
     } finally {
       this.#isWithinBody = false;
     }
+  }
+
+  /** Fills a buffer where as many bytes have come. `readInto` waits for them. */
+  takeInto(target: Uint8Array): boolean {
+    if (this.#held < target.length) return false;
+    this.#copyInto(target);
+    return true;
   }
 
   /** Fills a buffer as bytes come. False where the socket ends before. */
@@ -92,7 +107,7 @@ export class ByteReader {
       for (let left = bytes; left > 0; ) {
         if (this.#held === 0 && !(await this.#has(1))) return false;
         const part = Math.min(left, this.#held);
-        this.#take(part);
+        this.#drop(part);
         left -= part;
       }
       return true;
@@ -133,13 +148,13 @@ export class ByteReader {
       const first = this.#chunks[0] as Buffer;
       const bytes = Math.min(first.length - this.#taken, target.length - at);
       first.copy(target, at, this.#taken, this.#taken + bytes);
-      this.#take(bytes);
+      this.#drop(bytes);
       at += bytes;
     }
     return at;
   }
 
-  #take(bytes: number): void {
+  #drop(bytes: number): void {
     this.#held -= bytes;
     this.#taken += bytes;
     for (

@@ -1,9 +1,18 @@
 import type { Duplex } from "node:stream";
+import { SpareBuffers } from "./spare-buffers.ts";
+
+/** Shorter parts are copied next to each other: a part of its own costs the socket more than the copy. */
+const maxCopiedBytes = 16 * 1024;
+/** How long what is copied together gets. */
+const maxJoinedBytes = 64 * 1024;
 
 /** What a connection sends. What is written in one turn of the event loop leaves in one system call. */
 export class ByteWriter {
   readonly #socket: Duplex;
-  #isCorked = false;
+  /** What was written in this turn, and whom to tell when the socket has taken it. */
+  #parts: Uint8Array[] = [];
+  #sent: (() => void)[] = [];
+  readonly #buffers = new SpareBuffers();
   #hasEnded = false;
 
   constructor(socket: Duplex) {
@@ -18,7 +27,7 @@ export class ByteWriter {
 
   /** Bytes that the socket has not taken wait in the process. */
   get isPending(): boolean {
-    return this.#socket.writableLength > 0;
+    return this.#parts.length > 0 || this.#socket.writableLength > 0;
   }
 
   /** Writes parts of one message next to each other. They belong to the socket until `sent` of the last is called. */
@@ -27,23 +36,19 @@ export class ByteWriter {
       sent?.();
       return;
     }
-    if (!this.#isCorked) {
-      this.#isCorked = true;
-      this.#socket.cork();
-      process.nextTick(() => {
-        this.#isCorked = false;
-        this.#socket.uncork();
-      });
-    }
-    const last = parts.length - 1;
-    for (const [index, part] of parts.entries())
-      if (index === last && sent !== undefined) this.#socket.write(part, () => sent());
-      else this.#socket.write(part);
+    if (this.#parts.length === 0) process.nextTick(() => this.#flush());
+    this.#parts.push(...parts);
+    if (sent !== undefined) this.#sent.push(sent);
+  }
+
+  /** The socket asks for a pause. */
+  get isFull(): boolean {
+    return this.#socket.writableNeedDrain && !this.isGone;
   }
 
   /** Resolves when the socket does not ask for a pause: a peer that reads no answers gets no more of them. */
   async drained(): Promise<void> {
-    if (!this.#socket.writableNeedDrain || this.isGone) return;
+    if (!this.isFull) return;
     await new Promise<void>((resolve) => {
       const done = () => {
         this.#socket.off("drain", done).off("close", done);
@@ -56,6 +61,7 @@ export class ByteWriter {
   /** Sends what waits, then ends the socket. Resolves when it has left, or the socket is gone. */
   async end(): Promise<void> {
     if (this.isGone) return;
+    this.#flush();
     this.#hasEnded = true;
     await new Promise<void>((resolve) => {
       this.#socket.once("close", resolve);
@@ -63,4 +69,54 @@ export class ByteWriter {
     });
     this.#socket.destroy();
   }
+
+  #flush(): void {
+    const [parts, sent] = [this.#parts, this.#sent];
+    this.#parts = [];
+    this.#sent = [];
+    const done = () => {
+      for (const tell of sent) tell();
+    };
+    if (parts.length === 0 || this.isGone) return done();
+    this.#socket.cork();
+    for (let at = 0; at < parts.length; ) {
+      const end = endOfRun(parts, at);
+      const taken = end === parts.length ? done : undefined;
+      if (end - at === 1) this.#socket.write(parts[at], taken);
+      else this.#writeJoined(parts, at, end, taken);
+      at = end;
+    }
+    this.#socket.uncork();
+  }
+
+  #writeJoined(
+    parts: readonly Uint8Array[],
+    from: number,
+    end: number,
+    taken: (() => void) | undefined,
+  ): void {
+    const memory = this.#buffers.take(maxJoinedBytes);
+    let bytes = 0;
+    for (let at = from; at < end; at++) {
+      const part = parts[at] as Uint8Array;
+      memory.set(part, bytes);
+      bytes += part.length;
+    }
+    this.#socket.write(memory.subarray(0, bytes), () => {
+      this.#buffers.giveBack(memory);
+      taken?.();
+    });
+  }
+}
+
+/** Where a run of parts ends that are sent as one: of short ones, as many as are joined, otherwise one. */
+function endOfRun(parts: readonly Uint8Array[], from: number): number {
+  let bytes = 0;
+  let at = from;
+  for (; at < parts.length; at++) {
+    const { length } = parts[at] as Uint8Array;
+    if (length > maxCopiedBytes || bytes + length > maxJoinedBytes) break;
+    bytes += length;
+  }
+  return Math.max(at, from + 1);
 }

@@ -14,13 +14,13 @@ export class Credit {
     return this.#bytes - this.#free;
   }
 
-  /** Resolves when the bytes are free, at most all of them. The taker gives them back. */
-  async take(bytes: number): Promise<void> {
+  /** Takes bytes, at most all, or resolves when they are free and taken. The taker gives them back. */
+  take(bytes: number): Promise<void> | undefined {
     if (this.#waiting.length === 0 && this.#free >= bytes) {
       this.#free -= bytes;
-      return;
+      return undefined;
     }
-    await new Promise<void>((resolve) => this.#waiting.push({ bytes, resolve }));
+    return new Promise<void>((resolve) => this.#waiting.push({ bytes, resolve }));
   }
 
   giveBack(bytes: number): void {

@@ -18,6 +18,7 @@ import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
 import type { Connection } from "../socket/socket-server.ts";
+import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { crc32c } from "./crc32c.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
@@ -34,13 +35,16 @@ import {
 /** The longest data of one H2CData, which is told in ICResp. */
 const maxHostDataBytes = 256 * 1024;
 
+/** What came of data that a host was asked for. `damaged`: a digest was wrong. `ended`: the queue has ended before. */
+type Fetched = "whole" | "damaged" | "ended";
+
 /** Data that a host was asked for. */
 interface Transfer {
   readonly command: Command;
   readonly data: Buffer;
   received: number;
   isDamaged: boolean;
-  readonly complete: (data: Buffer | undefined) => void;
+  readonly complete: (fetched: Fetched) => void;
 }
 
 /** A command with the data of its capsule. */
@@ -59,6 +63,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   readonly #writer: ByteWriter;
   readonly #connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
   readonly #memory: Credit;
+  readonly #buffers = new SpareBuffers();
   readonly #transfers = new Map<number, Transfer>();
   #digests: Digests = { header: false, data: false };
   #nextTag = 0;
@@ -102,7 +107,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
       this.#commands.abort();
-      for (const { complete } of this.#transfers.values()) complete(undefined);
+      for (const { complete } of this.#transfers.values()) complete("ended");
       this.#transfers.clear();
       this.#commands.leave();
     }
@@ -144,17 +149,16 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
 
   /** Takes one PDU. False at the end of the connection. */
   async #next(admitted: () => boolean): Promise<boolean> {
-    await this.#writer.drained();
-    const head = await this.#reader.read(8);
+    if (this.#writer.isFull) await this.#writer.drained();
+    const head = this.#reader.take(8) ?? (await this.#reader.read(8));
     if (head === undefined) return false;
-    const first = Buffer.from(head);
-    const common = parseCommon(first);
+    const common = parseCommon(head);
     if (common.type === pduType.h2cTermReq) return false;
-    const dataBytes = this.#dataBytes(common, first);
-    const header = Buffer.alloc(common.headerBytes);
-    first.copy(header);
-    const digestBytes = this.#digests.header ? 4 : 0;
-    const rest = await this.#reader.readRest(common.headerBytes - 8 + digestBytes);
+    const dataBytes = this.#dataBytes(common, head);
+    const header = Buffer.allocUnsafe(common.headerBytes);
+    head.copy(header);
+    const restBytes = common.headerBytes - 8 + (this.#digests.header ? 4 : 0);
+    const rest = this.#reader.take(restBytes) ?? (await this.#reader.readRest(restBytes));
     if (rest === undefined) return false;
     rest.copy(header, 8, 0, common.headerBytes - 8);
     if (this.#digests.header) {
@@ -162,9 +166,9 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       if (digest !== crc32c(header)) throw new FatalError(fatal.headerDigest, digest, header);
     }
     if (common.type === pduType.h2cData) return this.#takeData(common, header, dataBytes);
-    const data = Buffer.allocUnsafe(dataBytes);
-    if (!(await this.#reader.readInto(data))) return false;
-    const isWhole = await this.#isDigestRight(data);
+    const data = this.#buffers.take(dataBytes);
+    if (!this.#reader.takeInto(data) && !(await this.#reader.readInto(data))) return false;
+    const isWhole = this.#hasDigest(data) ? await this.#isDigestRight(data) : true;
     if (isWhole === undefined) return false;
     const command = parseCommand(header.subarray(8));
     if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
@@ -198,9 +202,12 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     return dataBytes;
   }
 
-  /** Reads the digest of data, where there is one. Undefined at the end of the connection. */
+  #hasDigest(data: Buffer): boolean {
+    return this.#digests.data && data.length > 0;
+  }
+
+  /** Reads the digest of data. Undefined at the end of the connection. */
   async #isDigestRight(data: Buffer): Promise<boolean | undefined> {
-    if (!this.#digests.data || data.length === 0) return true;
     const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
     return digest === undefined ? undefined : digest === crc32c(data);
   }
@@ -217,14 +224,14 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     const isLast = received + dataBytes === data.length;
     if (((flags & pduFlag.last) !== 0) !== isLast) throw new FatalError(fatal.field, 1, header);
     const part = data.subarray(received, received + dataBytes);
-    if (!(await this.#reader.readInto(part))) return false;
-    const isWhole = await this.#isDigestRight(part);
+    if (!this.#reader.takeInto(part) && !(await this.#reader.readInto(part))) return false;
+    const isWhole = this.#hasDigest(part) ? await this.#isDigestRight(part) : true;
     if (isWhole === undefined) return false;
     if (!isWhole) transfer.isDamaged = true;
     transfer.received += dataBytes;
     if (isLast) {
       this.#transfers.delete(tag);
-      transfer.complete(data);
+      transfer.complete(transfer.isDamaged ? "damaged" : "whole");
     }
     return true;
   }
@@ -240,7 +247,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     let refused: Status | undefined;
     if (!isConnect) refused = status.sequence;
     else if (command.sglKind !== sgl.inCapsule) refused = status.sglType;
-    else if (command.sglOffset !== 0n) refused = status.sglOffset;
+    else if (command.sglOffset !== 0) refused = status.sglOffset;
     else if (command.bytes !== 1024 || data.length !== 1024) refused = status.sglLength;
     else if (!isWhole) refused = status.transport;
     if (refused !== undefined) {
@@ -265,40 +272,37 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   ): Promise<Completion | undefined> {
     const work = workOf(controller, this.#commands.queueId, command);
     if ("code" in work) return { status: work };
-    let data: Buffer | undefined = inCapsule;
+    let data = inCapsule;
     let memoryBytes = 0;
+    let fetched: Fetched = "whole";
     if (work.bytes > 0 && isFromHost(command)) {
       const wrong = this.#faultOf(command, work.bytes, inCapsule.length);
       if (wrong !== undefined) return { status: wrong };
       if (!isWhole) return { status: status.transport };
-      if (command.sglKind === sgl.transport) {
-        memoryBytes = work.bytes;
-        await this.#memory.take(memoryBytes);
-        data = await this.#fetch(command, memoryBytes);
-        if (data === damaged) {
-          this.#memory.giveBack(memoryBytes);
-          return { status: status.transport };
-        }
-      }
+      if (command.sglKind === sgl.transport) memoryBytes = work.bytes;
     } else if (inCapsule.length > 0) return { status: status.sglLength };
     else if (work.bytes > 0 && isToHost(command)) {
       if (command.sglKind !== sgl.transport) return { status: status.sglType };
       if (command.bytes !== work.bytes) return { status: status.sglLength };
       memoryBytes = work.bytes;
-      await this.#memory.take(memoryBytes);
     }
-    const given = data;
-    const completion =
-      given === undefined
-        ? undefined
-        : await this.#commands.run(controller, () => work.run(given), { status: status.internal });
-    if (completion === undefined) {
+    if (memoryBytes > 0) {
+      const turn = this.#memory.take(memoryBytes);
+      if (turn !== undefined) await turn;
+      data = this.#buffers.take(memoryBytes);
+      if (isFromHost(command)) fetched = await this.#fetch(command, data);
+    }
+    const release = () => {
       this.#memory.giveBack(memoryBytes);
-      return undefined;
+      this.#buffers.giveBack(data);
+    };
+    if (fetched !== "whole") {
+      release();
+      return fetched === "damaged" ? { status: status.transport } : undefined;
     }
-    if ("data" in completion && completion.data !== undefined)
-      this.#sendData(command, completion.data, () => this.#memory.giveBack(memoryBytes));
-    else this.#memory.giveBack(memoryBytes);
+    const completion = await this.#commands.run(controller, () => work.run(data), broken);
+    if (completion?.data === undefined) release();
+    else this.#sendData(command, completion.data, release);
     return completion;
   }
 
@@ -320,13 +324,16 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     const memoryBytes = asked.length * work.bytes;
     await this.#memory.take(memoryBytes);
     try {
-      const data = await Promise.all(
-        both.map((one) => (asked.includes(one) ? this.#fetch(one.command, work.bytes) : one.inCapsule)),
+      const data = both.map((one) => (asked.includes(one) ? Buffer.allocUnsafe(work.bytes) : one.inCapsule));
+      const fetched = await Promise.all(
+        both.map((one, index) =>
+          asked.includes(one) ? this.#fetch(one.command, data[index] as Buffer) : "whole",
+        ),
       );
-      if (data.includes(damaged))
-        return fusedFaults(data.map((one) => (one === damaged ? status.transport : undefined)));
-      const [expected, written] = data;
-      if (expected === undefined || written === undefined) return undefined;
+      if (fetched.includes("damaged"))
+        return fusedFaults(fetched.map((one) => (one === "damaged" ? status.transport : undefined)));
+      if (fetched.includes("ended")) return undefined;
+      const [expected, written] = data as [Buffer, Buffer];
       return await this.#commands.run(controller, () => work.run(expected, written), fusedBroken);
     } finally {
       this.#memory.giveBack(memoryBytes);
@@ -337,25 +344,18 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     return faultOfData(command, bytes, inCapsuleBytes, command.sglKind === sgl.transport);
   }
 
-  /** Asks the host for data. Undefined where the queue ends before they came. */
-  async #fetch(command: Command, bytes: number): Promise<Buffer | undefined> {
-    if (this.#commands.isGone) return undefined;
+  /** Asks the host for data that fill a buffer. */
+  async #fetch(command: Command, data: Buffer): Promise<Fetched> {
+    if (this.#commands.isGone) return "ended";
     while (this.#transfers.has(this.#nextTag)) this.#nextTag = (this.#nextTag + 1) & 0xffff;
     const tag = this.#nextTag;
     this.#nextTag = (tag + 1) & 0xffff;
     const request = Buffer.alloc(24);
     request.writeUInt16LE(command.id, 8);
     request.writeUInt16LE(tag, 10);
-    request.writeUInt32LE(bytes, 16);
-    return new Promise((resolve) => {
-      const transfer: Transfer = {
-        command,
-        data: Buffer.allocUnsafe(bytes),
-        received: 0,
-        isDamaged: false,
-        complete: (data) => resolve(transfer.isDamaged && data !== undefined ? damaged : data),
-      };
-      this.#transfers.set(tag, transfer);
+    request.writeUInt32LE(data.length, 16);
+    return new Promise((complete) => {
+      this.#transfers.set(tag, { command, data, received: 0, isDamaged: false, complete });
       this.#writer.write(pduParts(pduType.r2t, 0, request, this.#digests));
     });
   }
@@ -371,9 +371,9 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     this.#respond(command, completion);
   }
 
-  #respond(command: Command, { status: outcome, result = 0n }: Completion): void {
+  #respond(command: Command, { status: outcome, result }: Completion): void {
     const header = Buffer.alloc(24);
-    header.writeBigUInt64LE(result, 8);
+    if (result !== undefined) header.writeBigUInt64LE(result, 8);
     header.writeUInt16LE(this.#commands.head, 16);
     header.writeUInt16LE(command.id, 20);
     header.writeUInt16LE(statusField(outcome), 22);
@@ -381,5 +381,5 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   }
 }
 
-/** Stands for data whose digest was wrong. */
-const damaged = Buffer.alloc(0);
+/** The completion of a command that ended in an error of the program. */
+const broken: Completion = { status: status.internal };

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import {
   type Answer,
+  answerAt,
   CommandIds,
   type HostCommand,
   QueueLostError,
@@ -277,7 +278,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   }
 
   #send(sent: Sent, { entry, fromHost, toHost }: HostCommand): void {
-    const header = Buffer.alloc(72);
+    const header = Buffer.allocUnsafe(72);
     entry.copy(header, 8);
     header.writeUInt16LE(sent.id, 10);
     header.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, 40);
@@ -294,22 +295,16 @@ export class TcpSubmissionQueue implements SubmissionQueue {
 
   /** Takes one PDU. False at the end of the connection. @throws FatalError for one that is wrong. */
   async #next(): Promise<boolean> {
-    const head = await this.#reader.read(8);
-    if (head === undefined) return false;
-    const header = Buffer.alloc(24);
-    head.copy(header);
+    // No PDU of a target is shorter.
+    const header = this.#reader.take(24) ?? (await this.#reader.read(24));
+    if (header === undefined) return false;
     const common = parseCommon(header);
-    if (common.type === pduType.c2hTermReq) {
-      const rest = await this.#reader.readRest(16);
-      const fes = rest === undefined ? "no cause" : `cause ${rest.readUInt16LE(0)}`;
-      throw new Error(`the target ended the connection by TermReq, ${fes}`);
-    }
+    if (common.type === pduType.c2hTermReq)
+      throw new Error(`the target ended the connection by TermReq, cause ${header.readUInt16LE(8)}`);
     const dataBytes = this.#dataBytes(common, header);
-    const rest = await this.#reader.readRest(this.#digests.header ? 20 : 16);
-    if (rest === undefined) return false;
-    rest.copy(header, 8, 0, 16);
     if (this.#digests.header) {
-      const digest = rest.readUInt32LE(16);
+      const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
+      if (digest === undefined) return false;
       if (digest !== crc32c(header)) throw faultOf(fatal.headerDigest, digest, header, "digest of a header");
     }
     if (common.type === pduType.c2hData) return this.#takeData(common, header, dataBytes);
@@ -354,7 +349,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     sent.moved = end;
     sent.hold();
     try {
-      if (!(await this.#reader.readInto(part))) return false;
+      if (!this.#reader.takeInto(part) && !(await this.#reader.readInto(part))) return false;
       if (this.#digests.data) {
         const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
         if (digest === undefined) return false;
@@ -392,16 +387,11 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   #takeAnswer(header: Buffer): void {
     const sent = this.#sent.get(header.readUInt16LE(20));
     if (sent === undefined) throw faultOf(fatal.field, 20, header, "command");
-    const field = header.readUInt16LE(22);
-    const outcome = (field >>> 1) & 0x7ff;
+    const answer = answerAt(header, 8);
     const { toHost, fromHost, moved } = sent;
-    if (outcome === 0 && moved < ((toHost ?? fromHost)?.length ?? 0))
+    if (answer.status === 0 && moved < ((toHost ?? fromHost)?.length ?? 0))
       throw faultOf(fatal.sequence, 0, header, "end before all data");
-    this.#answer(sent, {
-      status: outcome,
-      doNotRetry: (field & 0x8000) !== 0,
-      result: header.readBigUInt64LE(8),
-    });
+    this.#answer(sent, answer);
   }
 
   #answer(sent: Sent, answer: Answer): void {

@@ -1,0 +1,32 @@
+/** More than this is not kept. */
+const maxBytes = 256 * 1024;
+
+/** Buffers of a connection that are used again: the memory of a new one costs as much as a short command. */
+export class SpareBuffers {
+  /** By their length. */
+  readonly #spare = new Map<number, Buffer[]>();
+  #bytes = 0;
+
+  /** A buffer with any content. The taker gives it back, or keeps it. */
+  take(bytes: number): Buffer {
+    const spare = this.#spare.get(bytes)?.pop();
+    if (spare === undefined) return Buffer.allocUnsafeSlow(bytes);
+    this.#bytes -= bytes;
+    return spare;
+  }
+
+  /** Takes a buffer that nobody else has any more. */
+  giveBack(buffer: Buffer): void {
+    const bytes = buffer.length;
+    if (bytes === 0 || bytes > maxBytes) return;
+    if (this.#bytes + bytes > maxBytes) {
+      // Other lengths are wanted now than before.
+      this.#spare.clear();
+      this.#bytes = 0;
+    }
+    this.#bytes += bytes;
+    const spare = this.#spare.get(bytes);
+    if (spare === undefined) this.#spare.set(bytes, [buffer]);
+    else spare.push(buffer);
+  }
+}
