@@ -31,7 +31,7 @@ const pages = [
   "docs/protocol.html",
   "api/index.html",
   "api/index/classes/Engine.html",
-  "api/index/interfaces/EngineLimits.html",
+  "api/options/interfaces/EngineLimits.html",
   "api/group/index.html",
   "examples/index.html",
 ];
@@ -86,7 +86,8 @@ console.log(
 );
 
 async function lookAt(page, path, { note, name }) {
-  await page.goto(`${origin}/${path}`, { waitUntil: "load" });
+  const response = await page.goto(`${origin}/${path}`, { waitUntil: "load" });
+  if (!response?.ok()) return note(`cannot be had: status ${response?.status()}`);
   await hydrated(page);
   const heading = await page.locator(".vp-doc h1").first().textContent();
   if ((heading ?? "").trim() === "") note("has no heading");

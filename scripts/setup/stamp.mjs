@@ -55,7 +55,7 @@ function addPath(hash, path, wanted) {
   if (statSync(absolute).isDirectory()) {
     for (const entry of readdirSync(absolute).sort()) {
       // What builds leave behind is no source.
-      if (/^(node_modules|dist|build(-\w+)?)$/.test(entry)) continue;
+      if (/^(node_modules|dist|build(-[\w-]+)?)$/.test(entry)) continue;
       addPath(hash, `${path}/${entry}`, wanted);
     }
   } else if (wanted(path)) {

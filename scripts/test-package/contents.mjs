@@ -35,9 +35,10 @@ const maxBytes = 6_000_000;
  * What is wrong with the files of a package.
  *
  * @param {readonly string[]} files without the folder `package/`
+ * @param {readonly string[]} [withoutCode] those of `dist/` that need no source map
  * @returns {string[]} a sentence for each fault
  */
-export function faultsOfContents(files) {
+export function faultsOfContents(files, withoutCode = []) {
   const folders = [...new Set(files.map((file) => /^native\/linux-[^/]+/.exec(file)?.[0] ?? ""))].filter(
     Boolean,
   );
@@ -45,7 +46,7 @@ export function faultsOfContents(files) {
   return [
     ...(folders.length === 0 ? ["it has no binaries"] : []),
     ...wanted.filter((file) => !files.includes(file)).map((file) => `it has no ${file}`),
-    ...faultsOfAny(files),
+    ...faultsOfAny(files, withoutCode),
   ];
 }
 
@@ -63,16 +64,26 @@ export function faultsOfOther(files) {
 }
 
 /**
+ * Whether a file of `dist/` has more than imports and exports of other files. The bundler writes no map for those.
+ *
+ * @param {string} text
+ */
+export function hasCode(text) {
+  return !/^(\s*(import|export)\s*([\w$*{},\s]+from\s*)?"[^"]+";|\s*export\s*\{[^}]*\};)*\s*$/.test(text);
+}
+
+/**
  * @param {readonly string[]} files
+ * @param {readonly string[]} [withoutCode]
  * @returns {string[]}
  */
-function faultsOfAny(files) {
-  const there = new Set(files);
+function faultsOfAny(files, withoutCode = []) {
+  const mapped = new Set([...files, ...withoutCode.map((file) => `${file}.map`)]);
   // The programs of bin/ are written as they are.
   const compiled = files.filter((file) => /^dist\/(?!.*\bbin\/).*\.js$/.test(file));
   return [
     ...files.filter((file) => unwanted.test(file)).map((file) => `it has ${file}`),
-    ...compiled.filter((file) => !there.has(`${file}.map`)).map((file) => `${file} has no source map`),
+    ...compiled.filter((file) => !mapped.has(`${file}.map`)).map((file) => `${file} has no source map`),
   ];
 }
 
@@ -89,10 +100,23 @@ export async function contentsFaultOfOther(archive) {
  * @returns {Promise<string>} why its contents are wrong; "" if they are not
  */
 export async function contentsFault(archive) {
-  const faults = faultsOfContents(await filesOf(archive));
+  const files = await filesOf(archive);
+  const faults = faultsOfContents(files, await withoutCodeOf(archive, files));
   const { size } = statSync(archive);
   if (size > maxBytes) faults.push(`it has ${size} bytes, more than ${maxBytes}`);
   return faults.join("; ");
+}
+
+/**
+ * @param {string} archive
+ * @param {readonly string[]} files
+ * @returns {Promise<string[]>}
+ */
+async function withoutCodeOf(archive, files) {
+  const unmapped = files.filter((file) => /^dist\/.*\.js$/.test(file) && !files.includes(`${file}.map`));
+  const texts = unmapped.map((file) => ask("tar", ["-xzOf", archive, `package/${file}`]));
+  const read = await Promise.all(texts);
+  return unmapped.filter((_, index) => !hasCode(read[index]?.output ?? ""));
 }
 
 /**

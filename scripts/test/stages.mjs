@@ -127,7 +127,7 @@ export const stages = [
   {
     name: "sealed",
     when: "often",
-    what: "TypeScript tests of calls and bulk over sealed sessions",
+    what: "TypeScript tests of conformance, calls and bulk over sealed sessions",
     run: () =>
       runVitest({
         name: "sealed",
@@ -283,7 +283,7 @@ export const foldersWithLongForm = [
 ];
 
 /** What runs once more over sealed sessions: see test/matrix/secured.ts. */
-const foldersSecured = ["bulk", "memory", "metadata", "middleware", "streams", "unary"];
+export const foldersSecured = ["bulk", "conformance", "memory", "middleware", "streams", "unary"];
 
 /**
  * Tests whose fabric test/matrix/over-net.ts may choose.

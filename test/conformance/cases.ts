@@ -1,4 +1,4 @@
-import type { Client, EngineOptions, Metadata, Peer } from "cinnabar";
+import type { CallOptions, Client, EngineOptions, Metadata, Peer } from "cinnabar";
 import { expect } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { initialKey, itemBytes, type TestService, trailingKey, UnimplementedService } from "./service.ts";
@@ -29,8 +29,8 @@ function expectZeros(received: Uint8Array | undefined, length: number): void {
   expect(received?.every((byte) => byte === 0)).toBe(true);
 }
 
-async function largeUnary({ client }: Connection): Promise<void> {
-  expectZeros(await client.unary(large), large.responseBytes);
+async function largeUnary({ client }: Connection, options: CallOptions = {}): Promise<void> {
+  expectZeros(await client.unary(large, options), large.responseBytes);
 }
 
 async function pingPong({ client }: Connection): Promise<void> {
@@ -195,7 +195,9 @@ export const cases: readonly Case[] = [
     async run(connection) {
       // The short form keeps a stage short; each call moves 586 KB.
       const calls = isLong ? 1000 : 50;
-      await Promise.all(Array.from({ length: calls }, () => largeUnary(connection)));
+      // The last one waits for all the others, which share a processor.
+      const options = { timeoutMs: 110_000 };
+      await Promise.all(Array.from({ length: calls }, () => largeUnary(connection, options)));
     },
   },
   {

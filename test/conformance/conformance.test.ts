@@ -3,6 +3,7 @@ import { Engine } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openEngine as openInPair, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
+import { securedOptions } from "../matrix/secured.ts";
 import { Child } from "../processes/support/child.ts";
 import { fabricsAndOfiShm, freshUrl } from "../processes/support/fabrics.ts";
 import { endAllPeers } from "../processes/support/peers.ts";
@@ -45,7 +46,7 @@ describe.each(fabricsAndOfiShm)("conformance between processes over %s", (fabric
 
   it.each(cases.filter(({ server }) => server === undefined))("$name", async ({ run }) => {
     const connectAnew = async (): Promise<Connection> => {
-      const engine = await Engine.open({ heartbeatMs });
+      const engine = await Engine.open({ ...securedOptions, heartbeatMs });
       engines.push(engine);
       const peer = await engine.connect(url, { timeoutMs: heartbeatMs });
       return { peer, client: peer.client(TestService), connectAnew };

@@ -17,7 +17,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { faultsOfOther } from "../../scripts/test-package/contents.mjs";
+import { faultsOfOther, hasCode } from "../../scripts/test-package/contents.mjs";
 import { linksOf } from "../docs/links.test-support.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -190,7 +190,11 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect(stderr).toContain(thrower);
   });
 
-  it("has source maps whose sources are in them, each as it is in the checkout", () => {
+  it("has a source map for each file with code, whose sources are in it as they are in the checkout", () => {
+    const unmapped = files.filter(
+      (file) => /^dist\/(?!.*\bbin\/).*\.js$/.test(file) && !files.includes(`${file}.map`),
+    );
+    expect(unmapped.filter((file) => hasCode(readFileSync(join(installed, file), "utf8")))).toEqual([]);
     expect(faultsOfMaps(installed, files, checkout)).toEqual([]);
   });
 

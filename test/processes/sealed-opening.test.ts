@@ -2,9 +2,10 @@ import { Engine, implement, service, unary } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { isLong } from "../matrix/long.ts";
+import { isOverNet } from "../matrix/over-net.ts";
 import { Authority } from "../security/support/authority.ts";
 import { Child } from "./support/child.ts";
-import { freshUrl } from "./support/fabrics.ts";
+import { type Fabric, fabrics, freshUrl, tcpFabric } from "./support/fabrics.ts";
 import { endAllPeers } from "./support/peers.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
@@ -55,9 +56,9 @@ const ofAcceptor: readonly Step[] = [
 
 /** A process takes a second to start. What a fabric tells of its death, it tells at each step. */
 const stepsOver = (fabric: string, steps: readonly Step[]) =>
-  isLong || fabric === "tcp" ? steps : steps.slice(0, named.length);
+  isLong || fabric === tcpFabric ? steps : steps.slice(0, named.length);
 
-describe.each(["tcp", "shm"] as const)(
+describe.each<Fabric>(isOverNet ? fabrics : ["tcp", "shm"])(
   "a process that dies while a sealed session opens over %s",
   (fabric) => {
     it.each(stepsOver(fabric, ofConnector))(
@@ -77,7 +78,7 @@ describe.each(["tcp", "shm"] as const)(
           expect(server.stats().security.openHandshakes).toBe(0);
           expect(server.stats().sessions).toBe(0);
         }, settles);
-        const client = await open({ security: securityOf("other.example") });
+        const client = await open({ security: securityOf("other.example"), connectTimeoutMs: 20_000 });
         const peer = await client.connect(url, { name: "server.example" });
         expect(await peer.client(Echo).echo("hi")).toBe("hi");
       },

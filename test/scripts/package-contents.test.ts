@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { nativeSources } from "../../scripts/package/assemble.mjs";
-import { faultsOfContents, faultsOfOther } from "../../scripts/test-package/contents.mjs";
+import { faultsOfContents, faultsOfOther, hasCode } from "../../scripts/test-package/contents.mjs";
 
 const files = [
   ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
@@ -46,6 +46,16 @@ describe("the contents of the package", () => {
   it("are wrong with code that has no source map", () => {
     const fault = "dist/call/slot-table.js has no source map";
     expect(faultsOfContents([...files, "dist/call/slot-table.js"])).toEqual([fault]);
+  });
+
+  it("need no source map for a file that only hands on what others export", () => {
+    const file = "dist/options.js";
+    expect(faultsOfContents([...files, file], [file])).toEqual([]);
+    const handsOn = 'import { a as b } from "./internal/a.js";\nexport { c } from "./c.js";\nexport { b };\n';
+    expect(hasCode(handsOn)).toBe(false);
+    expect(hasCode('import "./a.js";\n')).toBe(false);
+    expect(hasCode(`${handsOn}b();\n`)).toBe(true);
+    expect(hasCode('export const text = "a";\n')).toBe(true);
   });
 
   it("of another package are right with code, types, licence and the page that npm shows", () => {

@@ -5,7 +5,7 @@ import { live, root } from "../../scripts/setup/command.mjs";
 import { areas, areasOfStages } from "../../scripts/test/libfabric.mjs";
 import { filesOnDevices, partsOnDevices, sealedOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
 import { partsUnderSanitizers, smokeUnderSanitizers } from "../../scripts/test/sanitizers.mjs";
-import { foldersWithLongForm, stages, stagesOf } from "../../scripts/test/stages.mjs";
+import { foldersSecured, foldersWithLongForm, stages, stagesOf } from "../../scripts/test/stages.mjs";
 
 const names = (list: readonly { name: string }[]) => list.map(({ name }) => name);
 const testFiles = ["src", "test", "packages"].flatMap((folder) =>
@@ -50,6 +50,13 @@ describe("the stages", () => {
     const all = ["matrix", "model", "processes", ...foldersWithLongForm];
     expect(folders.size).toBeGreaterThan(0);
     expect([...folders].filter((folder) => !all.includes(folder))).toEqual([]);
+  });
+
+  it("name no folder that is not there", () => {
+    const missing = [...foldersSecured, ...foldersWithLongForm].filter(
+      (folder) => !testFiles.some((file) => file.startsWith(`test/${folder}/`)),
+    );
+    expect(missing).toEqual([]);
   });
 
   it("run every test on devices once", () => {

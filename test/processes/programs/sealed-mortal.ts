@@ -1,5 +1,6 @@
 import { subscribe } from "node:diagnostics_channel";
 import { NativePort } from "../../../src/fabric/native-port.ts";
+import { NetPort } from "../../../src/fabric/net/net-port.ts";
 import { Engine, type SecurityOptions } from "../../../src/index.ts";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
@@ -21,15 +22,18 @@ const die = (): undefined => {
 };
 if (dies === "opened") subscribe("cinnabar:session.opened", die);
 if (typeof dies === "object") {
-  // The package's own port: nothing that a user can reach tells of single messages.
-  const { send } = NativePort.prototype;
+  // The package's own ports: nothing that a user can reach tells of single messages.
   let sent = 0;
-  NativePort.prototype.send = function (...message) {
-    sent++;
-    if ("before" in dies && sent === dies.before) die();
-    send.apply(this, message);
-    if ("after" in dies && sent === dies.after) die();
-  };
+  for (const { prototype } of [NativePort, NetPort]) {
+    const { send } = prototype;
+    prototype.send = function (this: never, ...message) {
+      sent++;
+      if ("before" in dies && sent === dies.before) die();
+      send.apply(this, message);
+      // A message over net leaves at the end of the turn.
+      if ("after" in dies && sent === dies.after) process.nextTick(die);
+    };
+  }
 }
 const engine = await Engine.open({
   ...(listen === undefined ? {} : { listen }),
