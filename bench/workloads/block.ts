@@ -32,7 +32,7 @@ export const block: Workload = {
     "carries 4 KiB there and back. Over NBD, fio reads and writes a disk in memory of cinnabar-nvme, and one of nbdkit.",
   families: ["block"],
   selection: "whole",
-  seconds: 80,
+  seconds: 100,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));
