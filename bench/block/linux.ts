@@ -7,9 +7,16 @@ import { lackOfProgram } from "../suite/installed.ts";
 import { diskBytes, nqn } from "./subjects.ts";
 
 const MiB = 1024 * 1024;
+
+/** What carries NVMe between Linux and a target. */
+export type Carrier = "tcp" | "rdma";
+
+/** Where targets listen. The addresses of RDMA are those of the guest's Soft-RoCE devices. */
+export const targetHosts = { tcp: "127.0.0.1", rdma: "10.77.1.1" } as const;
+const hostOfRdma = "10.77.1.2";
 const execute = promisify(execFile);
 
-/** Why Linux is neither host nor target of NVMe/TCP here; undefined where it is. */
+/** Why Linux is neither host nor target of NVMe here; undefined where it is. */
 export function lackOfLinux(): string | undefined {
   if (!existsSync("/dev/nvme-fabrics") || !existsSync("/sys/module/nvmet_tcp") || process.getuid?.() !== 0)
     return "needs the kernel of the guest: npm run bench:rdma -- rxe linux-disk";
@@ -18,9 +25,9 @@ export function lackOfLinux(): string | undefined {
 }
 
 /** Connects the kernel's host by one queue, and gives its disk. */
-export async function connectLinux(subsystem: string, port: string): Promise<string> {
-  const at = ["-t", "tcp", "-a", "127.0.0.1", "-s", port, "-n", subsystem, "--nr-io-queues=1"];
-  await execute("nvme", ["connect", ...at]);
+export async function connectLinux(carrier: Carrier, subsystem: string, port: string): Promise<string> {
+  const at = ["-t", carrier, "-a", targetHosts[carrier], "-s", port, "-n", subsystem, "--nr-io-queues=1"];
+  await execute("nvme", ["connect", ...at, ...(carrier === "rdma" ? ["--host-traddr", hostOfRdma] : [])]);
   for (;;) {
     const disk = diskOf(subsystem);
     if (disk !== undefined) return disk;
@@ -47,7 +54,7 @@ export interface Nvmet {
   close(): Promise<void>;
 }
 
-export async function openNvmet(): Promise<Nvmet> {
+export async function openNvmet(carrier: Carrier): Promise<Nvmet> {
   const config = "/sys/kernel/config";
   if (readdirSync(config).length === 0) await execute("mount", ["-t", "configfs", "none", config]);
   const own = `${nqn}-nvmet`;
@@ -64,8 +71,8 @@ export async function openNvmet(): Promise<Nvmet> {
   await mkdir(`${subsystem}/namespaces/1`);
   await set(`${subsystem}/namespaces/1`, { device_path: "/dev/bench", enable: 1 });
   await mkdir(port);
-  const address = { addr_trtype: "tcp", addr_adrfam: "ipv4", addr_traddr: "127.0.0.1", addr_trsvcid: 4421 };
-  await set(port, address);
+  const address = { addr_trtype: carrier, addr_adrfam: "ipv4", addr_traddr: targetHosts[carrier] };
+  await set(port, { ...address, addr_trsvcid: 4421 });
   await symlink(subsystem, `${port}/subsystems/${own}`);
   return {
     nqn: own,

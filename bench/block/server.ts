@@ -2,6 +2,7 @@ import { Engine } from "cinnabar";
 import { memoryDevice, NvmeTarget, nullDevice, openFileDevice, serveNbd } from "cinnabar-nvme";
 import { loadContender } from "../contenders/index.ts";
 import type { Party } from "../suite/child.ts";
+import { targetHosts } from "./linux.ts";
 import { type BlockSubject, diskBytes, nqn } from "./subjects.ts";
 
 /** The server of a subject, in a process of its own. */
@@ -45,6 +46,16 @@ export async function open({ key, device }: BlockSubject, id: string, file: stri
     };
   }
   const target = NvmeTarget.open({ subsystems });
+  if (key === "nvme-rdma") {
+    const { port } = await target.listenRdma({ host: targetHosts.rdma, port: 0 });
+    return {
+      address: async () => String(port),
+      async close() {
+        await target.close();
+        await disk.close();
+      },
+    };
+  }
   const listen = key === "shm" ? `shm://cinnabar-bench-block-${id}` : "tcp://127.0.0.1:0";
   const engine = await Engine.open({ listen, serve: [target.capsules] });
   return {

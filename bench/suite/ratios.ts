@@ -219,11 +219,18 @@ const furtherRatios: readonly Definition[] = [
     ours: ["read", "write"].map((op) => `nbd.block.memory.32.${op}_ops`),
     theirs: ["read", "write"].map((op) => `nbdkit.block.memory.32.${op}_ops`),
   },
-  ...[1, 32].map((depth) => ({
-    name: `nvme.tcp.qd${depth}_vs_nvmet`,
-    ours: [`nvme-tcp.linux.${depth}.read_ops`],
-    theirs: [`nvmet.linux.${depth}.read_ops`],
-  })),
+  ...[1, 32].flatMap((depth) => [
+    {
+      name: `nvme.tcp.qd${depth}_vs_nvmet`,
+      ours: [`nvme-tcp.linux.${depth}.read_ops`],
+      theirs: [`nvmet.linux.${depth}.read_ops`],
+    },
+    {
+      name: `nvme.rdma.qd${depth}_vs_nvmet`,
+      ours: [`nvme-rdma.linux.${depth}.read_ops`],
+      theirs: [`nvmet-rdma.linux.${depth}.read_ops`],
+    },
+  ]),
   ...["metrics", "traces1", "traces100"].map((observed) => ({
     name: `shm.${observed}.ops_vs_off`,
     ours: [`shm.telemetry.${observed}.ops`],
