@@ -1,5 +1,14 @@
 import { execFile } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -100,6 +109,8 @@ it.each(lines.filter((line) => !isBench(line) && !isDisk(line) && !isSecured(lin
   },
 );
 
+const hasDevice = existsSync("/sys/class/infiniband") && readdirSync("/sys/class/infiniband").length > 0;
+
 describe("the disks of the page", () => {
   it.each(lines.filter(isDisk))("are served: %s", async (line) => {
     // Of a disk the size of a file, at ports that are free, and without what reads the output.
@@ -109,6 +120,12 @@ describe("the disks of the page", () => {
       .replace("10.0.0.7", "0.0.0.0")
       .replaceAll(/:(4420|10809)/g, ":0");
     const running = start(words.split(" ").slice(2), { cwd: folder });
+    if (line.includes("--nvme-rdma") && !hasDevice) {
+      const { status, stderr } = await running.ended;
+      expect(status).toBe(1);
+      expect(stderr).toContain("this machine has no RDMA device");
+      return;
+    }
     await running.lines(1);
     running.child.kill("SIGTERM");
     const { status, stdout, stderr } = await running.ended;

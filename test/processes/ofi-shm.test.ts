@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { describeFabrics } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import type { Footprint } from "./programs/commands.ts";
@@ -13,33 +12,14 @@ import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/p
  * the tests of one process leave it out.
  */
 
-let owners: (string | number)[] = [];
-
-const nameHere = (): string => {
-  const name = freshName();
-  owners.push(name);
-  return name;
-};
-
-function start(program: string, options: object): Child {
-  const child = new Child(program, options);
-  owners.push(child.pid);
-  return child;
-}
-
-afterEach(async () => {
-  await endAllPeers();
-  // Nobody else removes the files of processes that were killed.
-  await Promise.all(sharedFiles(...owners).map((file) => rm(`/dev/shm/${file}`, { force: true })));
-  owners = [];
-});
+afterEach(endAllPeers);
 
 describe("ofi+shm", () => {
   it("moves bodies, streams of bytes and transfers between processes, both ways", async () => {
-    const url = `ofi+shm://${nameHere()}`;
-    const server = start("shm-places", { listen: url });
+    const url = `ofi+shm://${freshName()}`;
+    const server = new Child("shm-places", { listen: url });
     await server.report("listening");
-    const client = start("shm-places", { url });
+    const client = new Child("shm-places", { url });
     const bytes = 3 << 20;
     expect(await client.report("moved")).toMatchObject({
       echoed: true,
@@ -53,7 +33,7 @@ describe("ofi+shm", () => {
   it.each([1, 4096, 4097, mebi + 1, 16 * mebi])(
     "gets and puts %d bytes of a borrowed region",
     async (bytes) => {
-      const child = start("memory", { listen: `ofi+shm://${nameHere()}` });
+      const child = new Child("memory", { listen: `ofi+shm://${freshName()}` });
       const { urls } = await child.report("listening");
       const engine = await openEngine();
       const api = (await engine.connect(urls[0])).client(Memory);
@@ -70,8 +50,8 @@ describe("ofi+shm", () => {
   );
 
   it("wakes an engine that has long been idle, at which no descriptor tells", async () => {
-    const { server, url } = await startServer({ listen: `ofi+shm://${nameHere()}` });
-    const client = start("client", { url, holds: false });
+    const { server, url } = await startServer({ listen: `ofi+shm://${freshName()}` });
+    const client = new Child("client", { url, holds: false });
     await client.report("connected");
     // An engine that polled without a pause would take all of a processor.
     expect(await server.ask<number>("idleShare", 1000)).toBeLessThan(0.2);
@@ -81,21 +61,21 @@ describe("ofi+shm", () => {
   it("and shm name each other where they do not meet", async () => {
     const engine = await openEngine();
     for (const [own, other] of [["shm", "ofi+shm"] as const, ["ofi+shm", "shm"] as const]) {
-      const name = nameHere();
+      const name = freshName();
       const { server } = await startServer({ listen: `${other}://${name}` });
       await expect(engine.connect(`${own}://${name}`)).rejects.toThrow(
         `nobody listens at ${own}://${name}, but somebody does at ${other}://${name}: the two schemes do not meet`,
       );
       await server.destroy();
     }
-    const nobody = `ofi+shm://${nameHere()}`;
+    const nobody = `ofi+shm://${freshName()}`;
     await expect(engine.connect(nobody)).rejects.toThrow(
       `nobody listens at ${nobody}: no server of this user`,
     );
   });
 
   it("keeps a name for the engine that has it, and takes over that of a killed one", async () => {
-    const name = nameHere();
+    const name = freshName();
     const url = `ofi+shm://${name}`;
     const { server } = await startServer({ listen: url });
     await expect(openEngine({ listen: url })).rejects.toThrow(
@@ -116,8 +96,8 @@ describe("ofi+shm", () => {
   });
 
   it("loses a server that is killed at rest, and goes on with others", async () => {
-    const first = await startServer({ listen: `ofi+shm://${nameHere()}` });
-    const second = await startServer({ listen: `ofi+shm://${nameHere()}` });
+    const first = await startServer({ listen: `ofi+shm://${freshName()}` });
+    const second = await startServer({ listen: `ofi+shm://${freshName()}` });
     const engine = await openEngine({ heartbeatMs: 1000 });
     const doomed = (await engine.connect(first.url)).client(Trial);
     const other = (await engine.connect(second.url)).client(Trial);
@@ -131,8 +111,8 @@ describe("ofi+shm", () => {
   });
 
   it("tells the handlers of a client that is killed at rest, and serves others", async () => {
-    const { server, url } = await startServer({ listen: `ofi+shm://${nameHere()}`, heartbeatMs: 1000 });
-    const client = start("client", { url, name: "doomed" });
+    const { server, url } = await startServer({ listen: `ofi+shm://${freshName()}`, heartbeatMs: 1000 });
+    const client = new Child("client", { url, name: "doomed" });
     const engine = await openEngine();
     const trial = (await engine.connect(url)).client(Trial);
     await server.report("held");
@@ -143,7 +123,7 @@ describe("ofi+shm", () => {
   });
 
   it("has room for another peer when one has left, more often than it has room for", async () => {
-    const { server, url } = await startServer({ listen: `ofi+shm://${nameHere()}` });
+    const { server, url } = await startServer({ listen: `ofi+shm://${freshName()}` });
     const visit = async () => {
       const engine = await openEngine();
       expect(await (await engine.connect(url)).client(Trial).echo({ token: "here" })).toMatchObject({
@@ -161,7 +141,7 @@ describe("ofi+shm", () => {
   });
 
   it("refuses to join engines of one process, which libfabric would crash", async () => {
-    const url = `ofi+shm://${nameHere()}`;
+    const url = `ofi+shm://${freshName()}`;
     const server = await openEngine({ listen: url });
     await expect((await openEngine()).connect(url)).rejects.toThrow("does not join engines of one process");
     await server.close();

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Answer, Report } from "../programs/commands.ts";
 
@@ -32,6 +32,8 @@ interface Waiter {
 }
 
 const living = new Set<Child>();
+/** By whom files of libfabric's shared memory may be left: ids of processes, and names where they listened. */
+const owners = new Set<string | number>();
 
 /**
  * A program of `programs/`, running. What it reports arrives as events, what it is asked it answers, and everything
@@ -67,6 +69,9 @@ export class Child {
       env: { ...process.env, NODE_OPTIONS: "", VITEST: "", ...env },
     });
     living.add(this);
+    owners.add(this.pid);
+    const [, own] = /"ofi\+shm:\/\/([^"]+)"/.exec(JSON.stringify(settings)) ?? [];
+    if (own !== undefined) owners.add(own);
     this.#process.stdout?.on("data", (chunk) => {
       this.stdout += chunk;
     });
@@ -169,9 +174,14 @@ function isAnswer(message: Message): message is Answer {
   return "id" in message;
 }
 
-/** For afterEach: ends what still runs, each by its own process id. */
+/**
+ * For afterEach: ends what still runs, each by its own process id. libfabric leaves the files of processes that were
+ * killed, and a later process may have such an id.
+ */
 export async function endAllChildren(): Promise<void> {
   await Promise.all([...living].map((child) => child.destroy()));
+  for (const file of sharedFiles(...owners)) rmSync(`/dev/shm/${file}`, { force: true });
+  owners.clear();
 }
 
 /** The letter of proc(5): R, S, D, T, Z …; "" when there is no such process. */
