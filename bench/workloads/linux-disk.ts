@@ -29,7 +29,7 @@ export const linuxDisk: Workload = {
     "memory. It needs the guest.",
   families: ["linux"],
   selection: "named",
-  seconds: 120,
+  seconds: 250,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const lack = lackOfLinux();
