@@ -8,8 +8,7 @@ import { configDefaults, defineConfig } from "vitest/config";
 const needProcess = [
   "src/fabric/{host,native-port}.test.ts",
   "src/lanes/*.test.ts",
-  "src/memory/{slab,device}-memory.test.ts",
-  "src/memory/without-addon.test.ts",
+  "src/memory/{pool-slabs,without-addon}.test.ts",
   "src/transfer/checksum.test.ts",
   "src/wire/{codec,decode-value}.test.ts",
 ];
