@@ -73,7 +73,7 @@ class QueuePairs {
     uint64_t offset;
     uint64_t length;
     uint32_t token;
-    /// Of the peer's memory, for read and write.
+    /// The place in the peer's memory, for read and write.
     uint64_t address = 0;
     uint64_t key = 0;
   };

@@ -77,7 +77,7 @@ export class Association {
   #reason: Error | undefined;
   #lostMs = Number.POSITIVE_INFINITY;
   #markLost: (reason: Error) => void = () => {};
-  /** Of a controller that another may end. */
+  /** The controller's instance, by which another controller may end it. */
   #instance: ControllerInstance | undefined;
   /** The target does nothing of it any more: it has said so. */
   isQuiet = false;

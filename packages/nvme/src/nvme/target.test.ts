@@ -160,7 +160,7 @@ describe("the admin queue", () => {
     expect((await control.answer(9)).result).toBe(0n);
     expect((await control.answer(3)).status).toBe(7);
     expect((await control.command({ opcode: admin.abort, words: [77 << 16] })).result).toBe(1n);
-    // Of another queue: the request that has that number here stays.
+    // This names a command of another queue: the request with that number here stays.
     expect((await control.command({ opcode: admin.abort, words: [1 | (4 << 16)] })).result).toBe(1n);
     control.sendCommand({ opcode: admin.abort, id: 9, words: [4 << 16] });
     expect((await control.answer(9)).result).toBe(0n);

@@ -24,7 +24,7 @@ import type { DataMemory, DataPart } from "./data-memory.ts";
 const inCapsuleBytes = 4096;
 const facts: TransportFacts = { ioInCapsuleBytes: inCapsuleBytes, isKeyed: true };
 const connectBytes = 1024;
-/** Of the memory for the first command: the capsule, data that Connect has in the host's memory, and the answer. */
+/** Where the memory for the first command has its capsule, the data that Connect has in the host's memory, the answer. */
 const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as const;
 
 /** A command with the data of its capsule. */
