@@ -24,6 +24,7 @@ interface Options {
   readonly refused?: Connected;
   readonly admits?: boolean;
   readonly isConnected?: boolean;
+  readonly stallTimeoutMs?: number;
 }
 
 /** A queue of a controller that is enabled, connected unless asked otherwise. */
@@ -65,8 +66,11 @@ async function serve(options: Options = {}) {
   const over = vi.fn();
   const queue = new RdmaQueue(
     pair.asPair,
-    { place, data: dataMemory, maxBytes: mib, connect, register },
-    { admit: () => options.admits ?? true, over },
+    {
+      ...{ place, data: dataMemory, maxBytes: mib, connect, register },
+      stallTimeoutMs: options.stallTimeoutMs ?? 30_000,
+    },
+    { admit: () => options.admits ?? true, over, refuse: () => pair.close() },
   );
   expect(pair.isAccepted).toBe(true);
   if (options.isConnected ?? true) {
@@ -102,6 +106,17 @@ it("takes Connect in the capsule and in the memory of the host", async () => {
   const fields = { opcode: fabricsOpcode, nsid: fabrics.connect, bytes: 1024, at: 512 };
   other.command({ ...fields, sglKind: sgl.keyedInvalidate });
   await expect.poll(() => other.answers).toMatchObject([{ status: 0, result: 1n }]);
+});
+
+it("ends a host that takes no answer and no data for the time of a stall, and has its memory back", async () => {
+  const { pair, queue, dataMemory } = await serve({ stallTimeoutMs: 100 });
+  const free = dataMemory.freeBytes;
+  pair.isHeld = true;
+  pair.command(read(1, 0, mib / 2));
+  await expect.poll(() => dataMemory.freeBytes).toBeLessThan(free);
+  await expect.poll(() => pair.isOver).toBe(true);
+  await queue.settled;
+  expect(dataMemory.freeBytes).toBe(free);
 });
 
 it("moves short data in capsules, and long data by reads and writes of the host's memory", async () => {

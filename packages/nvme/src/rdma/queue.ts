@@ -1,4 +1,4 @@
-import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory } from "cinnabar/queue-pairs";
+import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "cinnabar/queue-pairs";
 import {
   type Command,
   cqeBytes,
@@ -24,7 +24,7 @@ import type { DataMemory, DataPart } from "./data-memory.ts";
 const inCapsuleBytes = 4096;
 const facts: TransportFacts = { ioInCapsuleBytes: inCapsuleBytes, isKeyed: true };
 const connectBytes = 1024;
-/** Where the memory for the first command has its capsule, the data that Connect has in the host's memory, the answer. */
+/** The parts of the memory for the first command. `data`: what Connect has in the host's memory. */
 const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as const;
 
 /** A command with the data of its capsule. */
@@ -42,6 +42,8 @@ export interface RdmaService {
   readonly data: DataMemory;
   /** How much of it a queue has at a time. */
   readonly maxBytes: number;
+  /** How long a host may leave an answer or data untaken, in milliseconds. */
+  readonly stallTimeoutMs: number;
   connect(queue: Queue, command: Command, data: Buffer): Promise<Connected>;
   register(bytes: number): RegisteredMemory;
 }
@@ -51,7 +53,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   readonly facts = facts;
   readonly #pair: QueuePair;
   readonly #service: RdmaService;
-  readonly #bounded: Pick<BoundedConnection, "admit" | "over">;
+  readonly #bounded: Bounded;
   readonly #commands: QueueCommands<Arrived>;
   readonly #credit: Credit;
   readonly #greeting: RegisteredMemory;
@@ -60,6 +62,10 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   /** Places for answers that are free, and answers that wait for one. */
   readonly #answers: MemoryPart[] = [];
   readonly #waiting: (() => void)[] = [];
+  /** Answers and transfers that the host's device has not taken yet. */
+  #untaken = 0;
+  /** Devices repeat for ever what a host has no receive for, and the data of its reads would keep their memory. */
+  readonly #stall: NodeJS.Timeout;
 
   /**
    * Accepts the connection, and waits for Connect.
@@ -67,12 +73,15 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
    * @param bounded the connection among those of the server: `admit` when the handshake is done
    * @throws RpcError where the device or the system refuses. The pair is closed then.
    */
-  constructor(pair: QueuePair, service: RdmaService, bounded: Pick<BoundedConnection, "admit" | "over">) {
+  constructor(pair: QueuePair, service: RdmaService, bounded: Bounded) {
     this.#pair = pair;
     this.#service = service;
     this.#bounded = bounded;
     this.#commands = new QueueCommands(this);
     this.#credit = new Credit(Math.max(service.maxBytes, maxTransferBytes));
+    this.#stall = setTimeout(() => {
+      if (this.#untaken > 0) this.#bounded.refuse();
+    }, service.stallTimeoutMs);
     pair.onEnd = () => this.#leave();
     try {
       this.#greeting = this.#register(greetingAt.bytes);
@@ -203,7 +212,11 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     }
     if (found !== part.buffer) found.copy(part.buffer);
     // The answer is sent behind it, and so arrives behind it.
-    this.#pair.write(part, memoryOf(command), () => this.#giveBack(part));
+    this.#pair.write(
+      part,
+      memoryOf(command),
+      this.#timed(() => this.#giveBack(part)),
+    );
     return completion;
   }
 
@@ -249,6 +262,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   #leave(): void {
+    clearTimeout(this.#stall);
     this.#bounded.over();
     this.#commands.leave();
   }
@@ -268,17 +282,28 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     memory.buffer.writeUInt16LE(command.id, offset + 12);
     memory.buffer.writeUInt16LE(statusField(completion.status), offset + 14);
     if (slot !== undefined && this.#memory !== undefined) this.#receive(this.#memory, slot);
-    this.#pair.send(part, () => {
+    const done = this.#timed(() => {
       this.#answers.push(part);
       sent?.();
       this.#waiting.shift()?.();
     });
+    this.#pair.send(part, done);
+  }
+
+  /** Posted work must be done in the time of a stall; each part that is done begins it anew for the others. */
+  #timed(done: WorkDone): WorkDone {
+    if (this.#untaken++ === 0 && !this.#pair.isOver) this.#stall.refresh();
+    return (bytes) => {
+      if (--this.#untaken > 0) this.#stall.refresh();
+      done(bytes);
+    };
   }
 
   /** Reads data from the host's memory. False where the connection ends before they came. */
   #fetch(command: Command, part: MemoryPart): Promise<boolean> {
     return new Promise((resolve) => {
-      this.#pair.read(part, memoryOf(command), (bytes) => resolve(bytes !== undefined));
+      const done = this.#timed((bytes) => resolve(bytes !== undefined));
+      this.#pair.read(part, memoryOf(command), done);
     });
   }
 
@@ -296,6 +321,8 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     return faultOfData(command, bytes, inCapsule.length, isKeyed(command));
   }
 }
+
+type Bounded = Pick<BoundedConnection, "admit" | "refuse" | "over">;
 
 const slotBytes = sqeBytes + inCapsuleBytes;
 

@@ -7,13 +7,13 @@ import {
   ConnectionBounds,
   type ConnectionCounts,
   type ConnectionLimits,
-  handshakeFields,
+  limitFields,
 } from "../socket/connection-bounds.ts";
 import { DataMemory } from "./data-memory.ts";
 import { RdmaQueue, type RdmaService } from "./queue.ts";
 
 /** The options of `NvmeTarget.listenRdma`. */
-export interface NvmeRdmaOptions extends Omit<ConnectionLimits, "stallTimeoutMs"> {
+export interface NvmeRdmaOptions extends ConnectionLimits {
   /** The address of an RDMA device of this machine, such as `10.0.0.7`. */
   readonly host: string;
   /** The port, in RDMA's own space of ports; 0 takes a free one. Default: 4420. */
@@ -23,7 +23,7 @@ export interface NvmeRdmaOptions extends Omit<ConnectionLimits, "stallTimeoutMs"
 }
 
 const fields = {
-  ...handshakeFields,
+  ...limitFields,
   host: required(text(1, 255)),
   port: integer(0, 65_535, 4420),
   dataBytes: integer(2 * maxTransferBytes, 2 ** 32, 32 * 1024 * 1024),
@@ -47,7 +47,7 @@ export class RdmaServer {
   private constructor(
     listener: QueuePairListener,
     bounds: ConnectionBounds,
-    dataBytes: number,
+    { dataBytes, stallTimeoutMs }: Required<Pick<NvmeRdmaOptions, "dataBytes" | "stallTimeoutMs">>,
     { connect, maxBytes }: RdmaServerOptions,
   ) {
     this.#listener = listener;
@@ -59,6 +59,7 @@ export class RdmaServer {
       place: this.place,
       data: new DataMemory(memory),
       maxBytes,
+      stallTimeoutMs,
       connect,
       register: (bytes) => listener.register(bytes),
     };
@@ -70,7 +71,7 @@ export class RdmaServer {
     options: NvmeRdmaOptions,
     service: RdmaServerOptions,
   ): Promise<RdmaServer> {
-    const { host, port, dataBytes, ...limits } = resolveOptions(where, options, fields);
+    const { host, port, ...limits } = resolveOptions(where, options, fields);
     // A connection that is refused for want of room is one more for a moment.
     const maxPairs = limits.maxConnections + limits.maxHandshakes + 1;
     let server: RdmaServer | undefined;
@@ -78,7 +79,7 @@ export class RdmaServer {
     try {
       const listener = await QueuePairListener.listen({ host, port, maxPairs, onRequest });
       try {
-        server = new RdmaServer(listener, new ConnectionBounds(limits), dataBytes, service);
+        server = new RdmaServer(listener, new ConnectionBounds(limits), limits, service);
       } catch (error) {
         listener.close();
         throw error;

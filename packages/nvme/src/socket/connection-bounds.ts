@@ -12,14 +12,10 @@ export interface ConnectionLimits {
   readonly stallTimeoutMs?: number;
 }
 
-export const handshakeFields = {
+export const limitFields = {
   maxConnections: integer(1, 65_536, 256),
   maxHandshakes: integer(1, 65_536, 1024),
   handshakeTimeoutMs: milliseconds({ low: 1, fallback: 10_000 }),
-};
-
-export const limitFields = {
-  ...handshakeFields,
   stallTimeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
 };
 
