@@ -1,10 +1,6 @@
 import type { Engine } from "../engine/engine.ts";
-import {
-  type Pem,
-  type PskOptions,
-  resolveTlsOptions,
-  type TlsOptions,
-} from "../security/credential-options.ts";
+import { type PskOptions, resolveTlsOptions, type TlsOptions } from "../security/credential-options.ts";
+import type { Pem } from "../security/pem.ts";
 import {
   type ResolvedSecurity,
   resolveSecurity,
@@ -162,7 +158,4 @@ function assertNoRules(where: string, options: LaneSecurityOptions): void {
 }
 
 /** A copy in memory of its own: a view of a pool would be sent with the whole pool. */
-const copyOf = (pem: Pem): Pem =>
-  (Array.isArray(pem) ? (pem as readonly (string | Uint8Array)[]) : [pem as string | Uint8Array]).map(
-    (part) => (typeof part === "string" ? part : Uint8Array.from(part)),
-  );
+const copyOf = (pem: readonly Buffer[]): Pem => pem.map((part) => Uint8Array.from(part));

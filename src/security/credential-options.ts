@@ -1,12 +1,7 @@
-import { anything, callback, type FieldsOf, resolveNested } from "../base/options/options.ts";
+import { anything, callback, type FieldsOf, required, resolveNested } from "../base/options/options.ts";
+import { type PemSource, pem } from "./pem.ts";
 
-/** One or several PEM texts. */
-export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];
-
-/** PEM, or a function that reads it: called by `Engine.open`, and again by `engine.reloadSecurity()`. */
-export type PemSource = Pem | (() => Pem);
-
-/** The certificate of an engine, and whom it trusts. */
+/** The certificate of an engine, and whom it trusts. Functions are called by `Engine.open` and `reloadSecurity`. */
 export interface TlsOptions {
   /** The engine's certificate, followed by intermediate ones. Its usage includes client and server authentication. */
   readonly cert: PemSource;
@@ -42,10 +37,10 @@ export type Credentials = TlsCredentials | PskCredentials;
 
 export interface TlsCredentials {
   readonly kind: "tls";
-  readonly cert: () => Pem;
-  readonly key: () => Pem;
-  readonly ca: () => Pem;
-  readonly crl: (() => Pem) | undefined;
+  readonly cert: () => readonly Buffer[];
+  readonly key: () => readonly Buffer[];
+  readonly ca: () => readonly Buffer[];
+  readonly crl: (() => readonly Buffer[]) | undefined;
 }
 
 export interface PskCredentials {
@@ -64,14 +59,14 @@ const minKeyBytes = 32;
 const maxKeyBytes = 256;
 const maxIdentityBytes = 128;
 
-// Their values are checked by hand, because a message must not show a key.
 const tlsFields = {
-  cert: anything(),
-  key: anything(),
-  ca: anything(),
-  crl: anything(),
+  cert: required(pem()),
+  key: required(pem()),
+  ca: required(pem()),
+  crl: pem(),
 } satisfies FieldsOf<TlsOptions>;
 
+// Their values are checked by hand, because a message must not show a key.
 const pskFields = {
   identity: anything<string>(),
   key: anything<Uint8Array>(),
@@ -80,28 +75,7 @@ const pskFields = {
 
 /** @throws TypeError that names the field. */
 export function resolveTlsOptions(caller: string, path: string, options: TlsOptions): TlsCredentials {
-  resolveNested(caller, path, options, tlsFields);
-  const where = `${caller}: ${path}`;
-  const source = (name: keyof TlsOptions): (() => Pem) => {
-    const given: unknown = options[name];
-    if (given === undefined) throw new TypeError(`${where}.${name} is missing`);
-    if (typeof given !== "function") {
-      assertPem(`${where}.${name}`, given);
-      return () => given;
-    }
-    return () => {
-      const read: unknown = given();
-      assertPem(`what ${where}.${name} returns`, read);
-      return read;
-    };
-  };
-  return Object.freeze({
-    kind: "tls",
-    cert: source("cert"),
-    key: source("key"),
-    ca: source("ca"),
-    crl: options.crl === undefined ? undefined : source("crl"),
-  });
+  return Object.freeze({ kind: "tls", ...resolveNested(caller, path, options, tlsFields) });
 }
 
 /** @throws TypeError or RangeError that names the field, and never shows a key. */
@@ -155,11 +129,4 @@ function assertKey(where: string, key: unknown): asserts key is Uint8Array {
   throw new RangeError(
     `${where} must have ${minKeyBytes} to ${maxKeyBytes} bytes, it has ${key.byteLength}; a password is no key`,
   );
-}
-
-function assertPem(where: string, value: unknown): asserts value is Pem {
-  const parts: readonly unknown[] = Array.isArray(value) ? value : [value];
-  if (parts.length > 0 && parts.every((part) => typeof part === "string" || part instanceof Uint8Array))
-    return;
-  throw new TypeError(`${where} must be PEM as a string or bytes, an array of them, or a function`);
 }

@@ -71,9 +71,9 @@ describe("the options of security", () => {
     let cert: unknown = "first";
     const { credentials } = resolve({ tls: { ...tls, cert: () => cert } });
     const { cert: read, crl } = credentials as TlsCredentials;
-    expect(read()).toBe("first");
-    cert = Buffer.from("second");
-    expect(read()).toBe(cert);
+    expect(read()).toEqual([Buffer.from("first")]);
+    cert = [Buffer.from("second"), "third"];
+    expect(read()).toEqual([Buffer.from("second"), Buffer.from("third")]);
     cert = undefined;
     expect(read).toThrow("what test: security.tls.cert returns must be PEM");
     expect(crl).toBeUndefined();

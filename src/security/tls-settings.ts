@@ -2,7 +2,7 @@ import { constants } from "node:crypto";
 import type { SecureContext, SecureContextOptions, TlsOptions } from "node:tls";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { otherRuntime } from "../fabric/libfabric/runtime.ts";
-import type { Credentials, Pem } from "./credential-options.ts";
+import type { Credentials } from "./credential-options.ts";
 import { applicationProtocol } from "./tls-exchange.ts";
 import { Trust } from "./trust.ts";
 
@@ -58,10 +58,10 @@ export function readCredentials(credentials: Credentials): ReadCredentials {
   const crl = credentials.crl?.();
   const read = {
     ...common,
-    cert: buffersOf(credentials.cert()),
-    key: buffersOf(credentials.key()),
-    ca: buffersOf(credentials.ca()),
-    ...(crl === undefined ? {} : { crl: buffersOf(crl) }),
+    cert: [...credentials.cert()],
+    key: [...credentials.key()],
+    ca: [...credentials.ca()],
+    ...(crl === undefined ? {} : { crl: [...crl] }),
   };
   // With no authority at all, Node would trust those of the system.
   if (read.ca.every((pem) => !pem.includes("-----BEGIN")))
@@ -99,8 +99,3 @@ export function acceptorOptions(read: ReadCredentials, kind: Credentials["kind"]
 }
 
 const longestTimeoutMs = 2 ** 31 - 1;
-
-const buffersOf = (pem: Pem): Buffer[] =>
-  (Array.isArray(pem) ? (pem as readonly (string | Uint8Array)[]) : [pem as string | Uint8Array]).map(
-    (part) => (typeof part === "string" ? Buffer.from(part) : Buffer.from(part)),
-  );

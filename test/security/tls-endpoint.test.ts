@@ -37,7 +37,7 @@ describe("an endpoint", () => {
       ...tlsCredentials(pair, ca.cert),
       ca: () => {
         reads++;
-        return trusted;
+        return [Buffer.from(trusted)];
       },
     } as Credentials);
     expect(await verdict(client, accepting)).toContain("authority that is not trusted");
@@ -54,7 +54,7 @@ describe("an endpoint", () => {
     const pair = ca.issue("s", server);
     const accepting = endpoint({
       ...tlsCredentials(pair, ca.cert),
-      key: () => (key === "" ? pair.key : key),
+      key: () => [Buffer.from(key === "" ? pair.key : key)],
     } as Credentials);
     key = ca.issue("another", server).key;
     expect(() => accepting.reload()).toThrow("OpenSSL cannot use the certificates");

@@ -61,7 +61,10 @@ describe("a later reading of authorities and lists", () => {
     const proof = { identity, chain: [leaf] };
     const pair = ca.issue("server", { names: "DNS:node-1.example" });
     let authorities = [ca.cert];
-    const accepting = endpoint({ ...tlsCredentials(pair, ca.cert), ca: () => authorities } as Credentials);
+    const accepting = endpoint({
+      ...tlsCredentials(pair, ca.cert),
+      ca: () => authorities.map((cert) => Buffer.from(cert)),
+    } as Credentials);
     accepting.reload();
     expect(accepting.faultOf(proof)).toContain("put them into security.tls.ca");
     expect(accepting.faultOf({ identity, chain: chainIn(shown.cert) })).toBe("");

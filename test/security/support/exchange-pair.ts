@@ -38,12 +38,13 @@ export interface PairOptions {
 }
 
 export function tlsCredentials(pair: Partial<KeyPair>, ca: string, crl?: string): Credentials {
+  const pem = (text?: string) => () => (text === undefined ? [] : [Buffer.from(text)]);
   return {
     kind: "tls",
-    cert: () => pair.cert ?? [],
-    key: () => pair.key ?? [],
-    ca: () => ca,
-    crl: crl === undefined ? undefined : () => crl,
+    cert: pem(pair.cert),
+    key: pem(pair.key),
+    ca: pem(ca),
+    crl: crl === undefined ? undefined : pem(crl),
   };
 }
 
