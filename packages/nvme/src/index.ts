@@ -22,6 +22,7 @@ export {
 } from "./host/nvme-host.ts";
 export type { NvmeNamespace, NvmeOperationOptions } from "./host/nvme-namespace.ts";
 export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
+export type { NbdTlsOptions } from "./nbd/tls-upgrade.ts";
 export type { NvmeAccess } from "./nvme/access.ts";
 export {
   type NvmeSubsystem,

@@ -1,6 +1,5 @@
 import type { BlockDevice } from "../device/block-device.ts";
-import type { ByteReader } from "../socket/byte-reader.ts";
-import type { ByteWriter } from "../socket/byte-writer.ts";
+import type { Channel } from "./channel.ts";
 import {
   handshakeFlag,
   info,
@@ -25,18 +24,19 @@ export interface Agreement {
 export const allocationContext = 1;
 const allocationName = "base:allocation";
 
-/** The fixed newstyle handshake, the server's side. */
+/**
+ * The fixed newstyle handshake, the server's side. With certificates it is what the protocol calls FORCEDTLS: every
+ * option before TLS is refused, so nothing is agreed on that somebody on the network path could have sent.
+ */
 export class Handshake {
-  readonly #reader: ByteReader;
-  readonly #writer: ByteWriter;
+  readonly #channel: Channel;
   readonly #device: BlockDevice;
   readonly #name: string;
   #isStructured = false;
   #hasAllocation = false;
 
-  constructor(reader: ByteReader, writer: ByteWriter, device: BlockDevice, name: string) {
-    this.#reader = reader;
-    this.#writer = writer;
+  constructor(channel: Channel, device: BlockDevice, name: string) {
+    this.#channel = channel;
     this.#device = device;
     this.#name = name;
   }
@@ -48,35 +48,44 @@ export class Handshake {
     greeting.writeBigUInt64BE(magic.option, 8);
     const flags = handshakeFlag.fixedNewstyle | handshakeFlag.noZeroes;
     greeting.writeUInt16BE(flags, 16);
-    this.#writer.write([greeting]);
-    const clientFlags = (await this.#reader.read(4))?.readUInt32BE(0);
+    const channel = this.#channel;
+    channel.writer.write([greeting]);
+    const clientFlags = (await channel.reader.read(4))?.readUInt32BE(0);
     if (clientFlags === undefined || (clientFlags & ~flags) !== 0) return undefined;
+    // Such a client has no option that could ask for TLS.
+    if (channel.tls === "required" && (clientFlags & handshakeFlag.fixedNewstyle) === 0) return undefined;
     for (;;) {
-      const head = await this.#reader.read(16);
+      const head = await channel.reader.read(16);
       if (head === undefined || head.readBigUInt64BE(0) !== magic.option) return undefined;
       const number = head.readUInt32BE(8);
       const bytes = head.readUInt32BE(12);
       if (bytes > maxOptionBytes) return undefined;
       const data = Buffer.alloc(bytes);
-      if (!(await this.#reader.readInto(data))) return undefined;
+      if (!(await channel.reader.readInto(data))) return undefined;
       if (number === option.exportName) {
-        if (!this.#isExport(data.toString("utf8"))) return undefined;
+        // The option has no form of an error.
+        if (channel.tls === "required" || !this.#isExport(data.toString("utf8"))) return undefined;
         const zeroes = (clientFlags & handshakeFlag.noZeroes) === 0 ? 124 : 0;
-        this.#writer.write([Buffer.concat([this.#sizeAndFlags(), Buffer.alloc(zeroes)])]);
+        channel.writer.write([Buffer.concat([this.#sizeAndFlags(), Buffer.alloc(zeroes)])]);
         return this.#agreement();
       }
-      const isDone = this.#answer(number, data);
-      if (isDone === "end") return undefined;
-      if (isDone === "go") return this.#agreement();
+      const step = this.#answer(number, data);
+      if (step === "end") return undefined;
+      if (step === "go") return this.#agreement();
+      if (step === "tls" && !(await channel.startTls())) return undefined;
     }
   }
 
   /** Answers an option, and says what follows. */
-  #answer(number: number, data: Buffer): "next" | "go" | "end" {
+  #answer(number: number, data: Buffer): "next" | "go" | "end" | "tls" {
+    if (number === option.abort) {
+      this.#reply(number, optionReply.ack);
+      return "end";
+    }
+    if (number === option.startTls) return this.#answerStartTls(data);
+    if (this.#channel.tls === "required")
+      return this.#refuse(number, optionReply.tlsRequired, "this server requires TLS");
     switch (number) {
-      case option.abort:
-        this.#reply(number, optionReply.ack);
-        return "end";
       case option.list: {
         if (data.length > 0) return this.#refuse(number, optionReply.invalid, "the option LIST has no data");
         const name = Buffer.from(this.#name);
@@ -99,6 +108,16 @@ export class Handshake {
       default:
         return this.#refuse(number, optionReply.unsupported, "this server does not know the option");
     }
+  }
+
+  #answerStartTls(data: Buffer): "next" | "tls" {
+    const number = option.startTls;
+    const { tls } = this.#channel;
+    if (tls === "none") return this.#refuse(number, optionReply.policy, "this server has no certificate");
+    if (tls === "done") return this.#refuse(number, optionReply.invalid, "the connection has TLS");
+    if (data.length > 0) return this.#refuse(number, optionReply.invalid, "the option STARTTLS has no data");
+    this.#reply(number, optionReply.ack);
+    return "tls";
   }
 
   #describe(number: number, data: Buffer): "next" | "go" {
@@ -175,7 +194,7 @@ export class Handshake {
     head.writeUInt32BE(number, 8);
     head.writeUInt32BE(type, 12);
     head.writeUInt32BE(data.length, 16);
-    this.#writer.write([head, data]);
+    this.#channel.writer.write([head, data]);
   }
 }
 

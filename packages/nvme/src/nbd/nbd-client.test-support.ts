@@ -1,7 +1,8 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { type ConnectionOptions, connect as connectTls } from "node:tls";
 import { ByteReader } from "../socket/byte-reader.ts";
-import { magic, option } from "./protocol.ts";
+import { magic, option, optionReply } from "./protocol.ts";
 
 /** The path of the socket in the URI of a server. */
 export const pathOf = (uri: string): string => new URL(uri).searchParams.get("socket") ?? "";
@@ -60,12 +61,16 @@ export interface Chunk {
 
 /** A client that sends what it is told and reads what comes. */
 export class NbdClient {
-  readonly socket: Socket;
-  readonly #reader: ByteReader;
+  #socket: Socket;
+  #reader: ByteReader;
 
   private constructor(socket: Socket) {
-    this.socket = socket;
+    this.#socket = socket;
     this.#reader = new ByteReader(socket);
+  }
+
+  get socket(): Socket {
+    return this.#socket;
   }
 
   static async connect(uri: string): Promise<NbdClient> {
@@ -76,9 +81,17 @@ export class NbdClient {
   }
 
   /** Connects and goes through the handshake. */
-  static async open(uri: string, { isStructured = true, hasAllocation = true } = {}): Promise<NbdClient> {
+  static async open(
+    uri: string,
+    {
+      isStructured = true,
+      hasAllocation = true,
+      tls,
+    }: { isStructured?: boolean; hasAllocation?: boolean; tls?: ConnectionOptions } = {},
+  ): Promise<NbdClient> {
     const client = await NbdClient.connect(uri);
     await client.greet();
+    if (tls !== undefined) await client.startTls(tls);
     if (isStructured) {
       client.send(optionMessage(option.structuredReply));
       await client.optionReply();
@@ -90,6 +103,24 @@ export class NbdClient {
     client.send(goMessage("disk"));
     while ((await client.optionReply()).type !== 1);
     return client;
+  }
+
+  /** Asks for TLS, and begins it. Rejects where the server refuses the client and that is known already. */
+  async startTls(options: ConnectionOptions): Promise<void> {
+    this.send(optionMessage(option.startTls));
+    const { type } = await this.optionReply();
+    if (type !== optionReply.ack) throw new Error(`the server answered STARTTLS with ${type}`);
+    await this.beginTls(options);
+  }
+
+  /** Begins TLS, whatever the server has answered. */
+  async beginTls(options: ConnectionOptions): Promise<void> {
+    this.#reader.release();
+    const secured = connectTls({ ...options, socket: this.#socket });
+    secured.on("error", () => {});
+    this.#socket = secured;
+    this.#reader = new ByteReader(secured);
+    await once(secured, "secureConnect");
   }
 
   send(...parts: readonly Buffer[]): void {

@@ -1,12 +1,12 @@
 import type { Duplex } from "node:stream";
-import { integer, resolveOptions, text } from "cinnabar/options";
+import { type Field, integer, resolveNested, resolveOptions, text } from "cinnabar/options";
 import type { BlockDevice } from "../device/block-device.ts";
-import { ByteReader } from "../socket/byte-reader.ts";
-import { ByteWriter } from "../socket/byte-writer.ts";
 import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
 import { type Connection, SocketServer } from "../socket/socket-server.ts";
+import { Channel } from "./channel.ts";
 import { Handshake } from "./handshake.ts";
 import { maxNameBytes } from "./protocol.ts";
+import { type NbdTlsOptions, TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
 import { type RequestCounts, Transmission } from "./transmission.ts";
 
 /** The options of `serveNbd`. */
@@ -18,13 +18,19 @@ export interface NbdOptions extends ConnectionLimits {
    * folder for temporary files, unless `port` is given.
    */
   readonly path?: string;
-  /** Listens at a TCP port instead; 0 takes a free one. The protocol has no authentication. Default: none. */
+  /** Listens at a TCP port instead; 0 takes a free one. Without `tls` everybody who reaches it is served. Default: none. */
   readonly port?: number;
   /** The address to listen at, beside `port`. Default: `127.0.0.1`. */
   readonly host?: string;
+  /** Certificates. Clients must use TLS 1.2 or 1.3 then. Default: none, and no client may. */
+  readonly tls?: NbdTlsOptions;
   /** Memory for the data of one connection's requests, in bytes, at least 256 KiB. Default: 4 MiB. */
   readonly maxBytesPerConnection?: number;
 }
+
+const upgrade: Field<TlsUpgrade> = {
+  resolve: (where, name, value) => new TlsUpgrade(where, resolveNested(where, name, value, tlsFields)),
+};
 
 const fields = {
   ...limitFields,
@@ -32,6 +38,7 @@ const fields = {
   path: text(1, 107),
   port: integer(0, 65_535),
   host: text(1, 255),
+  tls: upgrade,
   maxBytesPerConnection: integer(256 * 1024, 2 ** 30, 4 * 1024 * 1024),
 };
 
@@ -49,10 +56,17 @@ export interface NbdStats extends ConnectionCounts {
 
 /** A device that is served. */
 export interface NbdServer extends AsyncDisposable {
-  /** What clients connect to, such as `nbd+unix:///disk?socket=/run/disk.sock`. */
+  /** What clients connect to, such as `nbd+unix:///disk?socket=/run/disk.sock`, or `nbds://127.0.0.1:10809/disk`. */
   readonly uri: string;
   /** Counts at this moment. */
   stats(): NbdStats;
+  /**
+   * Reads the certificates again, for connections that begin from now on.
+   *
+   * @throws TypeError where there is no `tls` or OpenSSL cannot use them; what functions that read them throw. The former
+   * ones hold then.
+   */
+  reloadTls(): void;
   /** Takes no more requests, answers those under way and stops listening. The device stays open. */
   close(): Promise<void>;
 }
@@ -60,7 +74,8 @@ export interface NbdServer extends AsyncDisposable {
 /**
  * Serves a device to NBD clients: fixed newstyle, structured replies, FLUSH, FUA, TRIM, WRITE_ZEROES, and block status
  * of `base:allocation`. Several connections may use the device at the same time; a flush of one covers what was
- * answered on all. There is no TLS and no authentication: the rights of the socket decide.
+ * answered on all. With `tls` clients must use TLS, and with `tls.ca` prove who they are. Without it the rights of the
+ * socket decide.
  *
  * A client that breaks the protocol loses its connection. A connection takes memory for `maxBytesPerConnection` at
  * most, whatever lengths its requests have.
@@ -71,12 +86,12 @@ export interface NbdServer extends AsyncDisposable {
 export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): Promise<NbdServer> {
   const where = "serveNbd";
   const resolved = resolveOptions(where, options, fields);
-  const { name = "disk", path, host, port, maxBytesPerConnection } = resolved;
+  const { name = "disk", path, host, port, tls, maxBytesPerConnection } = resolved;
   if (port === undefined ? host !== undefined : path !== undefined)
     throw new TypeError(`${where}: give path for a Unix socket, or port, with host if you like`);
   const counts: RequestCounts = { reads: 0, writes: 0, others: 0, failed: 0 };
   const server = new SocketServer(resolved, (socket) =>
-    nbdConnection(socket, device, { name, maxBytes: maxBytesPerConnection, counts }),
+    nbdConnection(socket, device, { name, tls, maxBytes: maxBytesPerConnection, counts }),
   );
   const address = await server.listen(where, {
     ...(path === undefined ? {} : { path }),
@@ -84,13 +99,18 @@ export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): P
     ...(port === undefined ? {} : { port }),
   });
   const encoded = encodeURIComponent(name);
+  const scheme = tls === undefined ? "nbd" : "nbds";
   const uri =
     typeof address === "string"
-      ? `nbd+unix:///${encoded}?socket=${encodeURIComponent(address).replaceAll("%2F", "/")}`
-      : `nbd://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}/${encoded}`;
+      ? `${scheme}+unix:///${encoded}?socket=${encodeURIComponent(address).replaceAll("%2F", "/")}`
+      : `${scheme}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}/${encoded}`;
   return {
     uri,
     stats: () => ({ ...server.counts, ...counts }),
+    reloadTls() {
+      if (tls === undefined) throw new TypeError("reloadTls: the server has no tls");
+      tls.reload();
+    },
     close: () => server.close(),
     [Symbol.asyncDispose]: () => server.close(),
   };
@@ -100,22 +120,26 @@ export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): P
 export function nbdConnection(
   socket: Duplex,
   device: BlockDevice,
-  options: { readonly name: string; readonly maxBytes: number; readonly counts: RequestCounts },
+  options: {
+    readonly name: string;
+    readonly tls?: TlsUpgrade | undefined;
+    readonly maxBytes: number;
+    readonly counts: RequestCounts;
+  },
 ): Connection {
-  const reader = new ByteReader(socket);
-  const writer = new ByteWriter(socket);
+  const channel = new Channel(socket, options.tls);
   let transmission: Transmission | undefined;
   return {
     get isOwed() {
-      return reader.isWithinMessage || writer.isPending;
+      return channel.reader.isWithinMessage || channel.writer.isPending;
     },
     async run(admitted) {
-      const agreement = await new Handshake(reader, writer, device, options.name).run();
+      const agreement = await new Handshake(channel, device, options.name).run();
       if (agreement !== undefined && admitted()) {
-        transmission = new Transmission(reader, writer, device, agreement, options);
+        transmission = new Transmission(channel.reader, channel.writer, device, agreement, options);
         await transmission.run();
       }
-      await writer.end();
+      await channel.writer.end();
     },
     end: () => transmission?.end(),
   };

@@ -29,7 +29,9 @@ export const optionReply = {
   info: 3,
   metaContext: 4,
   unsupported: 0x80000001,
+  policy: 0x80000002,
   invalid: 0x80000003,
+  tlsRequired: 0x80000005,
   unknown: 0x80000006,
 } as const;
 

@@ -19,27 +19,7 @@ export class ByteReader {
 
   constructor(socket: Duplex) {
     this.#socket = socket;
-    socket.on("data", (chunk: Buffer) => {
-      this.#chunks.push(chunk);
-      this.#held += chunk.length;
-      if (this.#held >= this.#wanted) this.#awaken();
-      if (this.#held >= maxHeldBytes && this.#wake === undefined) {
-        this.#isPaused = true;
-        socket.pause();
-      }
-    });
-    const end = () => {
-      this.#hasEnded = true;
-      this.#awaken();
-    };
-    socket.once("end", end);
-    socket.once("close", () => {
-      // Nobody gets an answer any more.
-      this.#chunks.length = 0;
-      this.#held = 0;
-      this.#taken = 0;
-      end();
-    });
+    socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
   }
 
   /** Some bytes have come of what is waited for, so the rest should come soon. */
@@ -115,6 +95,36 @@ export class ByteReader {
       this.#isWithinBody = false;
     }
   }
+
+  /** Gives the socket back, with the bytes that have come and that nobody has taken. Nobody waits for any. */
+  release(): void {
+    this.#socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
+    this.#socket.pause();
+    if (this.#held > 0) this.#socket.unshift(this.take(this.#held));
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#chunks.push(chunk);
+    this.#held += chunk.length;
+    if (this.#held >= this.#wanted) this.#awaken();
+    if (this.#held >= maxHeldBytes && this.#wake === undefined) {
+      this.#isPaused = true;
+      this.#socket.pause();
+    }
+  };
+
+  readonly #onEnd = (): void => {
+    this.#hasEnded = true;
+    this.#awaken();
+  };
+
+  readonly #onClose = (): void => {
+    // Nobody gets an answer any more.
+    this.#chunks.length = 0;
+    this.#held = 0;
+    this.#taken = 0;
+    this.#onEnd();
+  };
 
   async #has(bytes: number): Promise<boolean> {
     while (this.#held < bytes) {

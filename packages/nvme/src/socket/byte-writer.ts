@@ -41,6 +41,11 @@ export class ByteWriter {
     if (sent !== undefined) this.#sent.push(sent);
   }
 
+  /** Resolves when the socket has taken what was written, or is gone. */
+  flushed(): Promise<void> {
+    return new Promise((resolve) => this.write([], resolve));
+  }
+
   /** The socket asks for a pause. */
   get isFull(): boolean {
     return this.#socket.writableNeedDrain && !this.isGone;
