@@ -1,11 +1,14 @@
+import { resolveNested } from "cinnabar/options";
 import { expect, it } from "vitest";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { FakeSocket } from "../fake-socket.test-support.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
+import { TestAuthority } from "./certificates.test-support.ts";
 import { contextMessage, goMessage, optionMessage, requestMessage } from "./nbd-client.test-support.ts";
 import { nbdConnection } from "./nbd-server.ts";
-import { magic, option } from "./protocol.ts";
+import { magic, option, optionReply } from "./protocol.ts";
+import { TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
 
 /** How many mutated messages are tried. The stage disks-fuzz of `npm test` sets ten million. */
 const messages = Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 5_000);
@@ -25,6 +28,7 @@ const extremes64 = [
 
 it(`${messages} mutated messages of NBD get answers of the protocol or the end of the connection`, async () => {
   const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 1));
+  const { opening, request, mutated, push } = clientBy(next);
   const device = losesPower(memoryDevice({ bytes: 2 ** 20, blockBytes: 512 }));
   const counts = { reads: 0, writes: 0, others: 0, failed: 0 };
   let connections = 0;
@@ -45,6 +49,39 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
   }
   expect(connections).toBeGreaterThan(messages / 100);
   for (const count of Object.values(counts)) expect(count).toBeGreaterThan(messages / 100);
+});
+
+it(`${messages} mutated messages before TLS get no answer but that TLS is required`, async () => {
+  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 2));
+  const { opening, request, mutated, push } = clientBy(next);
+  const pair = new TestAuthority("an authority").issue("server");
+  const tls = new TlsUpgrade("fuzz", resolveNested("fuzz", "tls", pair, tlsFields));
+  const counts = { reads: 0, writes: 0, others: 0, failed: 0 };
+  const replies = new Map<number, number>();
+  for (let tried = 0; tried < messages; ) {
+    const socket = new FakeSocket().on("error", () => {}); // "close" follows
+    const options = { name: "disk", maxBytes: 2 ** 18, counts, tls };
+    const run = nbdConnection(socket, memoryDevice({ bytes: 2 ** 20 }), options).run(() => true);
+    const begun = next(2) === 0 ? [optionMessage(option.startTls, Buffer.alloc(next(8) === 0 ? 1 : 0))] : [];
+    const asked = Array.from({ length: next(4) }, request).flat();
+    const parts = [Buffer.from([0, 0, 0, 3]), ...opening(), ...begun, ...opening(), ...asked];
+    tried += parts.length;
+    for (const part of parts) push(socket, mutated(part, 20));
+    socket.push(null);
+    await run;
+    expect(socket.destroyed).toBe(true);
+    for (const type of repliesBeforeTls(Buffer.concat(socket.sent)))
+      replies.set(type, (replies.get(type) ?? 0) + 1);
+  }
+  expect(counts).toEqual({ reads: 0, writes: 0, others: 0, failed: 0 });
+  expect([...replies.keys()].sort()).toEqual(
+    [optionReply.ack, optionReply.invalid, optionReply.tlsRequired].sort(),
+  );
+});
+
+/** Messages of a client, and what becomes of them on their way. */
+function clientBy(next: (below: number) => number) {
+  return { opening, request, mutated, push };
 
   function opening(): Buffer[] {
     const options = [
@@ -104,7 +141,7 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
     for (const part of [message.subarray(0, cut), message.subarray(cut)])
       if (part.length > 0) socket.push(part);
   }
-});
+}
 
 /** What the server sent is a greeting, replies to options, and one kind of replies to requests, each whole. */
 function checkAnswers(sent: Buffer): void {
@@ -132,4 +169,27 @@ function checkAnswers(sent: Buffer): void {
       [magic.chunk, magic.simpleReply].some((one) => one === sent.readUInt32BE(place))
     );
   }
+}
+
+/** The types of the replies to options. Behind the one that lets TLS begin there are records of TLS alone. */
+function repliesBeforeTls(sent: Buffer): number[] {
+  const types: number[] = [];
+  let hasBegun = false;
+  let at = 18;
+  while (!hasBegun && at < sent.length) {
+    expect(sent.readBigUInt64BE(at)).toBe(magic.optionReply);
+    const [number, type] = [sent.readUInt32BE(at + 8), sent.readUInt32BE(at + 12)];
+    if (type === optionReply.ack) expect([option.abort, option.startTls]).toContain(number);
+    if (type === optionReply.invalid) expect(number).toBe(option.startTls);
+    hasBegun = type === optionReply.ack && number === option.startTls;
+    types.push(type);
+    at += 20 + sent.readUInt32BE(at + 16);
+  }
+  // An alert is all that a server has for what is no TLS.
+  while (at < sent.length) {
+    expect(sent[at]).toBe(0x15);
+    at += 5 + sent.readUInt16BE(at + 3);
+  }
+  expect(at).toBe(sent.length);
+  return types;
 }
