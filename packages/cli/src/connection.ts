@@ -231,19 +231,45 @@ function securityOf({ cert, key, ca, crl, psk, identity }: ConnectionValues): Se
   }
   if (identity !== undefined)
     throw new UsageError("--identity is the name of a shared key: give --psk as well");
-  if (cert === undefined) {
-    if (key !== undefined || ca !== undefined || crl !== undefined)
-      throw new UsageError("--key, --ca and --crl belong to a certificate: give --cert as well");
-    return undefined;
+  const files = { cert, key, ca, crl };
+  const own = certificateOf("--", files);
+  return own && { tls: { ...own, ...authorityOf("--", files) } };
+}
+
+/** The files that options name. */
+export interface CertificateFiles {
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+  readonly ca: string | undefined;
+  readonly crl: string | undefined;
+}
+
+/**
+ * The certificate and its key. Undefined where none is named. `prefix` is what the names of the options begin with.
+ *
+ * @throws UsageError for other files without a certificate, CommandError for files that cannot be read.
+ */
+export function certificateOf(prefix: string, { cert, key, ca, crl }: CertificateFiles) {
+  if (cert !== undefined) {
+    const stem = cert.slice(0, cert.length - extname(cert).length);
+    return { cert: read(`${prefix}cert`, cert), key: read(`${prefix}key`, key ?? `${stem}.key`) };
   }
-  const stem = cert.slice(0, cert.length - extname(cert).length);
+  if (key !== undefined || ca !== undefined || crl !== undefined)
+    throw new UsageError(
+      `${prefix}key, ${prefix}ca and ${prefix}crl belong to a certificate: give ${prefix}cert as well`,
+    );
+  return undefined;
+}
+
+/**
+ * The authority to trust, by default that beside the certificate, and its list.
+ *
+ * @throws CommandError for files that cannot be read.
+ */
+export function authorityOf(prefix: string, { cert = "", ca, crl }: CertificateFiles) {
   return {
-    tls: {
-      cert: read("--cert", cert),
-      key: read("--key", key ?? `${stem}.key`),
-      ca: read("--ca", ca ?? join(dirname(cert), "ca.pem")),
-      ...(crl === undefined ? {} : { crl: read("--crl", crl) }),
-    },
+    ca: read(`${prefix}ca`, ca ?? join(dirname(cert), "ca.pem")),
+    ...(crl === undefined ? {} : { crl: read(`${prefix}crl`, crl) }),
   };
 }
 

@@ -5,10 +5,10 @@ import { hostname } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import type { NbdServer, NvmeTarget } from "cinnabar-nvme";
+import type { NbdServer, NbdTlsOptions, NvmeTarget } from "cinnabar-nvme";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import { CommandError, untilEnded } from "../connection.ts";
+import { authorityOf, CommandError, certificateOf, untilEnded } from "../connection.ts";
 import { CountedDevice, type DeviceCounts } from "../counted-device.ts";
 import { shortNumber } from "../inspected.ts";
 import { bytes, milliseconds } from "../quantities.ts";
@@ -31,6 +31,12 @@ the package cinnabar-nvme.
                         device. Repeatable.
   --nbd PATH|HOST:PORT  Listens for clients of NBD, at a Unix socket that this user
                         alone may open, or at a TCP port. Repeatable.
+  --nbd-cert FILE       Clients of NBD must use TLS, with this certificate of the
+                        server, as \`cinnabar keys issue\` makes it.
+  --nbd-key FILE        Its private key. Default: the certificate's file with .key.
+  --nbd-ca FILE|any     The authority whose clients may connect, or any client.
+                        Default: ca.pem beside the certificate.
+  --nbd-crl FILE        The authority's revocation list. Default: none.
   --allow-host NQN      A host of NVMe that may connect, by the name that it gives
                         itself, or any. Repeatable. Default: any, where all
                         addresses are those of loopback. Elsewhere it must be given.
@@ -48,6 +54,10 @@ const options = {
   "nvme-tcp": { type: "string", multiple: true, default: [] as string[] },
   "nvme-rdma": { type: "string", multiple: true, default: [] as string[] },
   nbd: { type: "string", multiple: true, default: [] as string[] },
+  "nbd-cert": { type: "string" },
+  "nbd-key": { type: "string" },
+  "nbd-ca": { type: "string" },
+  "nbd-crl": { type: "string" },
   "allow-host": { type: "string", multiple: true, default: [] as string[] },
   nqn: { type: "string" },
   bytes: { type: "string" },
@@ -105,6 +115,7 @@ interface Plan {
   readonly nvmeTcp: readonly Address[];
   readonly nvmeRdma: readonly Address[];
   readonly nbd: readonly (Address | { readonly path: string })[];
+  readonly nbdTls: NbdTlsOptions | undefined;
   readonly hosts: readonly string[] | "any";
   readonly nqn: string;
   readonly bytes: number | undefined;
@@ -138,6 +149,8 @@ function planOf(file: string, values: Values): Plan {
   const nbd = values.nbd.map((text) => addressOf("--nbd", text) ?? { path: text });
   if (nvme.flat().length + nbd.length === 0)
     throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
+  const nbdTls = nbdTlsOf(values);
+  if (nbdTls !== undefined && nbd.length === 0) throw new UsageError("--nbd-cert needs --nbd");
   const allowed = values["allow-host"];
   if (allowed.length === 0 && nvme.flat().some(({ host }) => !isLoopback(host)))
     throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
@@ -147,12 +160,23 @@ function planOf(file: string, values: Values): Plan {
     nvmeTcp,
     nvmeRdma,
     nbd,
+    nbdTls,
     hosts: allowed.length === 0 || allowed.includes("any") ? "any" : allowed,
     nqn: values.nqn ?? nqnOf(file),
     bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
     blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
     everyMs,
   };
+}
+
+/** @throws UsageError, or CommandError for files that cannot be read. */
+function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
+  const [cert, key, ca, crl] = [values["nbd-cert"], values["nbd-key"], values["nbd-ca"], values["nbd-crl"]];
+  const files = { cert, key, ca, crl };
+  const own = certificateOf("--nbd-", files);
+  if (own === undefined || ca !== "any") return own && { ...own, ...authorityOf("--nbd-", files) };
+  if (crl !== undefined) throw new UsageError("--nbd-crl has no effect with --nbd-ca any");
+  return own;
 }
 
 /** The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for what has another form: a path. */
@@ -209,7 +233,9 @@ async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Ser
     served.targets.push(target);
     for (const address of plan.nvmeRdma) served.rdma.push(await reported(() => target.listenRdma(address)));
   }
-  for (const address of plan.nbd) served.servers.push(await reported(() => nvme.serveNbd(device, address)));
+  const tls = plan.nbdTls === undefined ? {} : { tls: plan.nbdTls };
+  for (const address of plan.nbd)
+    served.servers.push(await reported(() => nvme.serveNbd(device, { ...address, ...tls })));
 }
 
 /** What the package refuses is said in one line: a file, a size, an address. */
