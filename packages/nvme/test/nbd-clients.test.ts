@@ -1,13 +1,15 @@
 import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { cp, mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { blocksOf, modulesOf, root } from "../../../test/docs/pages.test-support.ts";
-import { start } from "../../../test/processes/support/command-line.ts";
+import { cinnabar, start } from "../../../test/processes/support/command-line.ts";
 import { type BlockDevice, memoryDevice, openFileDevice, serveNbd } from "../src/index.ts";
 
 /** The stage disks-clients of `npm test` installs the programs and sets it. */
@@ -112,6 +114,125 @@ describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice)
   });
 });
 
+/** Makes an authority and certificates in a folder: its files, and a folder `NAME` of each client as libnbd wants it. */
+async function makeKeys(at: string, clients: readonly string[]): Promise<void> {
+  const names = ["--dns", "server.example", "--ip", "127.0.0.1"];
+  const commands = [
+    ["init"],
+    ["issue", "server", ...names],
+    ...clients.map((name) => ["issue", name, "--dns", name]),
+  ];
+  for (const args of commands) {
+    const { status, stderr } = await cinnabar(["keys", ...args, "--dir", at]);
+    if (status !== 0) throw new Error(stderr);
+  }
+  for (const name of clients) {
+    await mkdir(join(at, name));
+    await cp(join(at, "ca.pem"), join(at, name, "ca-cert.pem"));
+    await cp(join(at, `${name}.pem`), join(at, name, "client-cert.pem"));
+    await cp(join(at, `${name}.key`), join(at, name, "client-key.pem"));
+  }
+}
+
+describe.skipIf(!hasClients)("an NBD server with TLS", () => {
+  const keys = () => join(folder, "keys");
+  const pem = (file: string) => () => readFileSync(join(keys(), file));
+  const tls = { cert: pem("server.pem"), key: pem("server.key"), ca: pem("ca.pem") };
+  const by = (uri: string, client: string) =>
+    `${uri}${uri.includes("?") ? "&" : "?"}tls-certificates=${join(keys(), client)}`;
+  /** The same disk for QEMU, whose URIs have no TLS. */
+  function qemu(uri: string, client: string): readonly string[] {
+    const { hostname, port } = new URL(uri.replace(/^nbds/, "http"));
+    const creds = `tls-creds-x509,id=tls,endpoint=client,dir=${join(keys(), client)}`;
+    const place = `driver=nbd,host=${hostname},port=${port},export=disk,tls-creds=tls`;
+    return ["--object", creds, "--image-opts", place];
+  }
+
+  beforeAll(async () => {
+    await makeKeys(keys(), ["friend"]);
+    // A stranger has a certificate of another authority, and trusts the server's nevertheless.
+    await makeKeys(join(folder, "others"), ["stranger"]);
+    for (const name of ["stranger", "distrustful"])
+      await cp(join(folder, "others/stranger"), join(keys(), name), { recursive: true });
+    await cp(join(keys(), "ca.pem"), join(keys(), "stranger/ca-cert.pem"));
+    await mkdir(join(keys(), "nobody"));
+    await cp(join(keys(), "ca.pem"), join(keys(), "nobody/ca-cert.pem"));
+  });
+
+  it.each([{ port: 0 }, {}])(
+    "at %j gives nbdcopy back what it took, over several connections",
+    async (at) => {
+      await using device = memoryDevice({ bytes });
+      await using server = await serveNbd(device, { ...at, tls });
+      const uri = by(server.uri, "friend");
+      expect(await run("nbdinfo", uri)).toContain("newstyle-fixed with TLS, using structured packets");
+      const image = randomBytes(bytes);
+      await writeFile(join(folder, "image"), image);
+      await run("nbdcopy", "--flush", "image", uri);
+      await run("nbdcopy", uri, "back");
+      expect((await readFile(join(folder, "back"))).equals(image)).toBe(true);
+      expect(server.stats()).toMatchObject({ failed: 0, refused: 0 });
+    },
+  );
+
+  it("is compared by qemu-img", async () => {
+    await using device = memoryDevice({ bytes });
+    await using server = await serveNbd(device, { port: 0, tls });
+    const image = randomBytes(bytes);
+    await writeFile(join(folder, "image"), image);
+    await run("nbdcopy", "--flush", "image", by(server.uri, "friend"));
+    const compare = ["compare", ...qemu(server.uri, "friend"), "driver=file,filename=image"];
+    expect(await run("qemu-img", ...compare)).toContain("identical");
+  });
+
+  it("refuses clients without TLS, without a certificate and with one of another authority", async () => {
+    await using device = memoryDevice({ bytes });
+    await using server = await serveNbd(device, { port: 0, tls });
+    const plain = server.uri.replace("nbds:", "nbd:");
+    await expect(run("nbdinfo", plain)).rejects.toThrow("server replied with error to opt_go request");
+    await expect(run("qemu-img", "info", plain)).rejects.toThrow("this server requires TLS");
+    for (const client of ["nobody", "stranger"]) {
+      await expect(run("nbdinfo", by(server.uri, client))).rejects.toThrow("nbdinfo: ");
+      await expect(run("qemu-img", "info", ...qemu(server.uri, client))).rejects.toThrow("qemu-img: ");
+    }
+    expect(server.stats()).toMatchObject({ open: 0, reads: 0, others: 0 });
+    await using open = await serveNbd(device, { port: 0, tls: { cert: tls.cert, key: tls.key } });
+    expect(Number(await run("nbdinfo", "--size", by(open.uri, "nobody")))).toBe(bytes);
+  });
+
+  it("is refused by clients that trust another authority, or connect to another name", async () => {
+    await using device = memoryDevice({ bytes });
+    await using server = await serveNbd(device, { port: 0, tls });
+    for (const uri of [
+      by(server.uri, "distrustful"),
+      by(server.uri, "friend").replace("127.0.0.1", "localhost"),
+    ])
+      await expect(run("nbdinfo", uri)).rejects.toThrow("certificate verification");
+    await expect(run("qemu-img", "info", ...qemu(server.uri, "distrustful"))).rejects.toThrow("certificate");
+    await expect.poll(() => server.stats().inHandshake).toBe(0);
+  });
+
+  it("is refused by a client that asks for TLS where there is none", async () => {
+    await using server = await serveNbd(memoryDevice({ bytes }), { port: 0 });
+    await expect(run("nbdinfo", by(server.uri.replace("nbd:", "nbds:"), "friend"))).rejects.toThrow("TLS");
+  });
+
+  it("is one of `cinnabar disk serve`", async () => {
+    const args = ["--bytes", "64MiB", "--nbd", "127.0.0.1:0", "--json"];
+    const files = ["--nbd-cert", join(keys(), "server.pem")];
+    const serving = start(["disk", "serve", "secret.img", ...args, ...files], { cwd: folder });
+    const [told = ""] = await serving.lines(1);
+    const [uri = ""] = JSON.parse(told).nbd;
+    const image = randomBytes(bytes);
+    await writeFile(join(folder, "image"), image);
+    await run("nbdcopy", "--flush", "image", by(uri, "friend"));
+    await expect(run("nbdinfo", by(uri, "nobody"))).rejects.toThrow("nbdinfo: ");
+    serving.child.kill("SIGTERM");
+    expect(await serving.ended).toMatchObject({ status: 143, stderr: "" });
+    expect((await readFile(join(folder, "secret.img"))).equals(image)).toBe(true);
+  });
+});
+
 describe.skipIf(!hasClients)("cinnabar disk serve", () => {
   it.each(["served.sock", "127.0.0.1:0"])("at %s is used by nbdinfo, nbdcopy and qemu-io", async (door) => {
     const args = ["--bytes", "64MiB", "--nbd", door, "--json"];
@@ -137,19 +258,26 @@ describe.skipIf(!hasClients)("cinnabar disk serve", () => {
 });
 
 describe.skipIf(!hasClients)("the guide", () => {
-  it("has a program and commands that work", async () => {
-    const page = "docs/guide/disks.md";
-    const [program] = modulesOf(page).filter(({ name }) => name === "serve.mjs");
-    const [commands] = blocksOf(page).filter(({ comment }) => comment === "runs: serve.mjs");
+  const page = "docs/guide/disks.md";
+
+  it.each([
+    ["serve.mjs", () => "nbd+unix:///disk?socket=disk.sock"],
+    ["serve-tls.mjs", (port: number) => `nbds://127.0.0.1:${port}/disk`],
+  ])("has a program %s and commands that work", async (name, expected) => {
+    const [program] = modulesOf(page).filter((module) => module.name === name);
+    const [commands] = blocksOf(page).filter(({ comment }) => comment === `runs: ${name}`);
+    const port = await freePort();
+    const atPort = (text = "false") => text.replaceAll("10809", `${port}`);
     // Beside the packages, which the program imports by their names.
     await mkdir(join(root, "build"), { recursive: true });
     const own = await mkdtemp(join(root, "build/disk-guide-"));
-    await writeFile(join(own, "serve.mjs"), program?.text ?? "");
-    const server = spawn(process.execPath, ["serve.mjs"], { cwd: own, stdio: ["ignore", "pipe", "inherit"] });
+    await makeKeys(join(own, "cinnabar-keys"), ["client"]);
+    await writeFile(join(own, name), atPort(program?.text));
+    const server = spawn(process.execPath, [name], { cwd: own, stdio: ["ignore", "pipe", "inherit"] });
     try {
       const [uri] = await once(server.stdout.setEncoding("utf8"), "data");
-      expect(uri).toBe("nbd+unix:///disk?socket=disk.sock\n");
-      await execute("bash", ["-ec", commands?.text ?? "false"], { cwd: own });
+      expect(uri).toBe(`${expected(port)}\n`);
+      await execute("bash", ["-ec", atPort(commands?.text)], { cwd: own });
     } finally {
       const ended = once(server, "exit");
       server.kill("SIGTERM");
@@ -158,3 +286,13 @@ describe.skipIf(!hasClients)("the guide", () => {
     }
   });
 });
+
+/** A port that nobody has at this moment. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
