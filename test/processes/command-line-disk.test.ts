@@ -95,6 +95,35 @@ describe("cinnabar disk serve", () => {
     });
   });
 
+  it("lets clients of NBD in by TLS alone, and by certificates unless it is told otherwise", async () => {
+    for (const args of [
+      ["init"],
+      ["issue", "server", "--dns", "server.example"],
+      ["issue", "me", "--dns", "me"],
+    ])
+      expect(await cinnabar(["keys", ...args], { cwd: folder })).toMatchObject({ status: 0 });
+    const read = (file: string) => readFile(join(folder, "cinnabar-keys", file));
+    const tls = { ca: await read("ca.pem"), servername: "server.example" };
+    const mine = { ...tls, cert: await read("me.pem"), key: await read("me.key") };
+    const args = ["--bytes", "1MiB", "--nbd", "tls.sock", "--nbd-cert", "cinnabar-keys/server.pem", "--json"];
+    for (const [more, admitted, refused] of [
+      [[], [mine], [tls, undefined]],
+      [["--nbd-ca", "any"], [mine, tls], [undefined]],
+    ] as const) {
+      const running = start(["disk", "serve", "tls.img", ...args, ...more], { cwd: folder });
+      const [uri = ""] = (await serving(running)).nbd;
+      expect(uri).toBe("nbds+unix:///disk?socket=tls.sock");
+      const open = (options: typeof mine | typeof tls | undefined) =>
+        NbdClient.open(uri.replace("tls.sock", join(folder, "tls.sock")), {
+          ...(options && { tls: options }),
+        });
+      for (const options of admitted) expect((await (await open(options)).read(0, 4096)).length).toBe(4096);
+      for (const options of refused) await expect(open(options)).rejects.toThrow();
+      running.child.kill("SIGTERM");
+      expect(await running.ended).toMatchObject({ status: 143, stderr: "" });
+    }
+  });
+
   it("admits the hosts that it is told, and takes no writes where it is told so", async () => {
     const nqn = "nqn.2026-11.test:disk";
     const host = "nqn.2026-11.test:friend";
@@ -125,6 +154,30 @@ describe("cinnabar disk serve", () => {
     ["a device of others without hosts", ["a.img", "--nvme-rdma", "10.0.0.7:0"], 2, /give --allow-host/],
     ["a port that is too high", ["a.img", "--nbd", "127.0.0.1:70000"], 2, /a port is from 0 to 65535/],
     ["an interval that is too short", ["a.img", "--nbd", "a.sock", "--every", "1ms"], 2, /at least 100ms/],
+    [
+      "a key without its certificate",
+      ["a.img", "--nbd", "a.sock", "--nbd-key", "a.key"],
+      2,
+      /give --nbd-cert/,
+    ],
+    [
+      "a certificate for no door",
+      ["a.img", "--nvme-tcp", "127.0.0.1:0", "--nbd-cert", "a.pem"],
+      2,
+      /--nbd-cert needs --nbd/,
+    ],
+    [
+      "a list for any client",
+      ["a.img", "--nbd", "a.sock", "--nbd-cert", "a.pem", "--nbd-ca", "any", "--nbd-crl", "crl.pem"],
+      2,
+      /--nbd-crl has no effect/,
+    ],
+    [
+      "a certificate that is missing",
+      ["a.img", "--nbd", "a.sock", "--nbd-cert", "none.pem"],
+      1,
+      /--nbd-cert: there is no file none\.pem/,
+    ],
     ["a file that is missing", ["missing.img", "--nbd", "a.sock"], 1, /missing\.img: ENOENT/],
     [
       "a name that is none",

@@ -140,7 +140,10 @@ describe("a later reading of authorities and lists", () => {
   it("judges handshakes, too, that have begun before it", async () => {
     let lists = ca.crl;
     const pair = ca.issue("judge", { names: "DNS:node-1.example" });
-    const accepting = endpoint({ ...tlsCredentials(pair, ca.cert), crl: () => [Buffer.from(lists)] } as never);
+    const accepting = endpoint({
+      ...tlsCredentials(pair, ca.cert),
+      crl: () => [Buffer.from(lists)],
+    } as never);
     const client = tlsCredentials(ca.issue("late", { names: "DNS:late.example" }), ca.cert);
     const onPath = (flight: Buffer, index: number) => {
       if (index === 1) {

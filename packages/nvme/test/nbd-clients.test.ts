@@ -214,7 +214,9 @@ describe.skipIf(!hasClients)("an NBD server with TLS", () => {
 
   it("is refused by a client that asks for TLS where there is none", async () => {
     await using server = await serveNbd(memoryDevice({ bytes }), { port: 0 });
-    await expect(run("nbdinfo", by(server.uri.replace("nbd:", "nbds:"), "friend"))).rejects.toThrow("TLS");
+    await expect(run("nbdinfo", by(server.uri.replace("nbd:", "nbds:"), "friend"))).rejects.toThrow(
+      "connection is closed",
+    );
   });
 
   it("is one of `cinnabar disk serve`", async () => {

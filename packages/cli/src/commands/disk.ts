@@ -80,8 +80,8 @@ export const disk: Command = {
     const [verb, file, ...more] = positionals;
     if (verb !== "serve" || file === undefined || more.length > 0)
       throw new UsageError("expected serve and one FILE");
-    const plan = planOf(file, values);
     return untilEnded("disk", terminal, async ({ signal }) => {
+      const plan = planOf(file, values);
       const nvme = await loadNvme();
       const device = new CountedDevice(
         await reported(() =>
@@ -135,7 +135,7 @@ interface Served {
   readonly servers: NbdServer[];
 }
 
-/** @throws UsageError */
+/** @throws UsageError, or CommandError for files that cannot be read. */
 function planOf(file: string, values: Values): Plan {
   const nvme = (["nvme-tcp", "nvme-rdma"] as const).map((option) =>
     values[option].map((text) => {
@@ -150,7 +150,6 @@ function planOf(file: string, values: Values): Plan {
   if (nvme.flat().length + nbd.length === 0)
     throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
   const nbdTls = nbdTlsOf(values);
-  if (nbdTls !== undefined && nbd.length === 0) throw new UsageError("--nbd-cert needs --nbd");
   const allowed = values["allow-host"];
   if (allowed.length === 0 && nvme.flat().some(({ host }) => !isLoopback(host)))
     throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
@@ -172,11 +171,11 @@ function planOf(file: string, values: Values): Plan {
 /** @throws UsageError, or CommandError for files that cannot be read. */
 function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
   const [cert, key, ca, crl] = [values["nbd-cert"], values["nbd-key"], values["nbd-ca"], values["nbd-crl"]];
+  if (cert !== undefined && values.nbd.length === 0) throw new UsageError("--nbd-cert needs --nbd");
+  if (crl !== undefined && ca === "any") throw new UsageError("--nbd-crl has no effect with --nbd-ca any");
   const files = { cert, key, ca, crl };
   const own = certificateOf("--nbd-", files);
-  if (own === undefined || ca !== "any") return own && { ...own, ...authorityOf("--nbd-", files) };
-  if (crl !== undefined) throw new UsageError("--nbd-crl has no effect with --nbd-ca any");
-  return own;
+  return own && ca !== "any" ? { ...own, ...authorityOf("--nbd-", files) } : own;
 }
 
 /** The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for what has another form: a path. */

@@ -94,22 +94,21 @@ export class NbdClient {
     if (tls !== undefined) await client.startTls(tls);
     if (isStructured) {
       client.send(optionMessage(option.structuredReply));
-      await client.optionReply();
+      await client.acknowledged();
       if (hasAllocation) {
         client.send(contextMessage(["base:allocation"]));
-        while ((await client.optionReply()).type !== 1);
+        await client.acknowledged();
       }
     }
     client.send(goMessage("disk"));
-    while ((await client.optionReply()).type !== 1);
+    await client.acknowledged();
     return client;
   }
 
-  /** Asks for TLS, and begins it. Rejects where the server refuses the client and that is known already. */
+  /** Asks for TLS, and begins it. Resolves although the server may yet refuse the certificate. */
   async startTls(options: ConnectionOptions): Promise<void> {
     this.send(optionMessage(option.startTls));
-    const { type } = await this.optionReply();
-    if (type !== optionReply.ack) throw new Error(`the server answered STARTTLS with ${type}`);
+    await this.acknowledged();
     await this.beginTls(options);
   }
 
@@ -137,7 +136,8 @@ export class NbdClient {
   /** Resolves when the server has ended the connection. */
   async ended(): Promise<void> {
     this.socket.resume();
-    if (!this.socket.closed) await once(this.socket, "close");
+    // Not `once` of events, which rejects where the server has left bytes unread.
+    if (!this.socket.closed) await new Promise((resolve) => this.socket.once("close", resolve));
   }
 
   async greet(flags = 3): Promise<Buffer> {
@@ -151,6 +151,15 @@ export class NbdClient {
     if (head.readBigUInt64BE(0) !== magic.optionReply) throw new Error("no reply to an option");
     const data = await this.take(head.readUInt32BE(16));
     return { option: head.readUInt32BE(8), type: head.readUInt32BE(12), data };
+  }
+
+  /** Reads the replies to an option. Rejects where the last one is an error. */
+  async acknowledged(): Promise<void> {
+    for (;;) {
+      const { option: number, type } = await this.optionReply();
+      if (type === optionReply.ack) return;
+      if (type >= 2 ** 31) throw new Error(`the server answered option ${number} with ${type.toString(16)}`);
+    }
   }
 
   async simple(dataBytes = 0): Promise<{ error: number; cookie: number; data: Buffer }> {
