@@ -114,7 +114,7 @@ export class Handshake {
     const number = option.startTls;
     const { tls } = this.#channel;
     if (tls === "none") return this.#refuse(number, optionReply.policy, "this server has no certificate");
-    if (tls === "done") return this.#refuse(number, optionReply.invalid, "the connection has TLS");
+    if (tls === "done") return this.#refuse(number, optionReply.invalid, "the connection has TLS already");
     if (data.length > 0) return this.#refuse(number, optionReply.invalid, "the option STARTTLS has no data");
     this.#reply(number, optionReply.ack);
     return "tls";

@@ -82,12 +82,13 @@ export class TlsUpgrade {
 
   #read(): TlsOptions {
     const { cert, key, ca, crl } = this.#sources;
-    const where = `${this.#where}: tls`;
-    if (ca === undefined && crl !== undefined) throw new TypeError(`${where}.crl has no effect without ca`);
+    const where = this.#where;
+    if (ca === undefined && crl !== undefined)
+      throw new TypeError(`${where}: tls.crl has no effect without ca`);
     const authorities = ca?.();
     // With no authority at all, Node would trust those of the system.
     if (authorities?.every((one) => !one.includes("-----BEGIN")))
-      throw new TypeError(`${where}.ca has no certificate in PEM`);
+      throw new TypeError(`${where}: tls.ca has no certificate in PEM`);
     return {
       cert: [...cert()],
       key: [...key()],
