@@ -22,7 +22,7 @@ export interface NbdOptions extends ConnectionLimits {
   readonly port?: number;
   /** The address to listen at, beside `port`. Default: `127.0.0.1`. */
   readonly host?: string;
-  /** Certificates. Clients must use TLS 1.2 or 1.3 then. Default: none, and no client may. */
+  /** Certificates. Clients must use TLS 1.2 or 1.3 then. Default: none, and STARTTLS is refused. */
   readonly tls?: NbdTlsOptions;
   /** Memory for the data of one connection's requests, in bytes, at least 256 KiB. Default: 4 MiB. */
   readonly maxBytesPerConnection?: number;
