@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect as connectSocket } from "node:net";
 import { Duplex } from "node:stream";
-import { type ConnectionOptions, connect as connectTls } from "node:tls";
+import { type ConnectionOptions, connect as connectTls, type TLSSocket } from "node:tls";
 import { resolveNested } from "cinnabar/options";
 import { afterEach, describe, expect, it } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
@@ -64,6 +64,15 @@ describe("TLS of NBD", () => {
       expect(server.stats()).toMatchObject({ reads: 1, writes: 1, others: 2, failed: 0 });
     },
   );
+
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("by %s resumes no session", async (version) => {
+    const { uri } = await serve();
+    const tls = { ...trusting, minVersion: version, maxVersion: version };
+    const first = await NbdClient.open(uri, { tls });
+    const session = (first.socket as TLSSocket).getSession();
+    const second = await NbdClient.open(uri, { tls: { ...tls, session } });
+    expect((second.socket as TLSSocket).isSessionReused()).toBe(false);
+  });
 
   it("is not spoken in versions before 1.2", async () => {
     const { uri } = await serve();

@@ -57,12 +57,13 @@ export class TlsUpgrade {
   }
 
   /** The connection behind TLS, when the client has proven what it must. Undefined where it has not, or has gone. */
-  accept(socket: Duplex): Promise<Duplex | undefined> {
+  async accept(socket: Duplex): Promise<Duplex | undefined> {
+    // It would tell nothing any more.
+    if (socket.destroyed) return undefined;
     // Those made before a reload are let go with their array.
     const servers = this.#servers;
     const server = servers.pop() ?? serverOf(this.#options);
     return new Promise((resolve) => {
-      if (socket.destroyed) return resolve(undefined);
       const settle = (secured?: TLSSocket) => {
         server.removeAllListeners("secureConnection").removeAllListeners("tlsClientError");
         servers.push(server);
