@@ -26,16 +26,16 @@ using fabric::InfoPtr;
 using fabric::Library;
 using fabric::Result;
 
-constexpr const char* kProvider = "verbs";
+constexpr const char* kDevices = "verbs";
 // What the set of descriptors watches beside queue pairs, whose numbers have 32 bits.
 constexpr uint64_t kConnections = uint64_t{1} << 32, kBell = kConnections + 1;
 
 /// Asks for connected endpoints that listen at an address.
-Result<InfoPtr> infoFor(const Library& library, const std::string& host, uint16_t port,
-                        int family) {
+Result<InfoPtr> infoFor(const Library& library, const std::string& provider,
+                        const std::string& host, uint16_t port, int family) {
   InfoPtr hints(library.dupinfo(nullptr), InfoDeleter{&library});
   if (!hints) return library.fail("fi_allocinfo", FI_ENOMEM, "no memory for fi_info");
-  hints->fabric_attr->prov_name = strdup(kProvider);
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->ep_attr->type = FI_EP_MSG;
   hints->caps = FI_MSG | FI_RMA;
   hints->domain_attr->mr_mode = fabric::servedRegistration();
@@ -47,7 +47,7 @@ Result<InfoPtr> infoFor(const Library& library, const std::string& host, uint16_
   int status = library.getinfo(api, host.c_str(), std::to_string(port).c_str(),
                                FI_SOURCE | FI_NUMERICHOST, hints.get(), &list);
   if (status != 0)
-    return library.fail("fi_getinfo", status, "verbs offers no connected endpoint here");
+    return library.fail("fi_getinfo", status, provider + " offers no connected endpoint here");
   return InfoPtr(list, InfoDeleter{&library});
 }
 
@@ -55,10 +55,12 @@ Result<InfoPtr> infoFor(const Library& library, const std::string& host, uint16_
 
 Result<std::unique_ptr<QueuePairs>> QueuePairs::listen(const Library& library,
                                                        const std::string& host, uint16_t port,
-                                                       uint32_t mostPairs) {
-  std::unique_ptr<QueuePairs> made(new QueuePairs(library, mostPairs));
+                                                       uint32_t mostPairs,
+                                                       const std::string& provider) {
+  std::unique_ptr<QueuePairs> made(new QueuePairs(library, provider, mostPairs));
   auto started = made->start(host, port);
   if (started) return made;
+  if (provider != kDevices) return started.failure();
   auto source = fabric::encodeSocketAddress(host, port);
   return fabric::explainVerbs(library, *fabric::providerOf(fabric::Scheme::verbs),
                               source.value_or(fabric::RawAddress()), started.failure());
@@ -68,13 +70,14 @@ Result<bool> QueuePairs::start(const std::string& host, uint16_t port) {
   auto source = fabric::encodeSocketAddress(host, port);
   if (host.empty() || !source)
     return library_.fail("listen", FI_EINVAL, "the host must be a numeric address");
-  std::string obstacle = fabric::lockedMemoryObstacle();
-  if (!obstacle.empty()) return library_.fail("verbs", FI_ENOMEM, obstacle);
-  auto found = infoFor(library_, host, port, fabric::familyOf(source->data(), source->size()));
+  std::string obstacle = provider_ == kDevices ? fabric::lockedMemoryObstacle() : "";
+  if (!obstacle.empty()) return library_.fail(provider_, FI_ENOMEM, obstacle);
+  int family = fabric::familyOf(source->data(), source->size());
+  auto found = infoFor(library_, provider_, host, port, family);
   if (!found) return found.failure();
   fi_info* info = found->get();
   auto fail = [&](const char* op, int status) {
-    return library_.fail(op, status, std::string(op) + " of provider verbs failed");
+    return library_.fail(op, status, std::string(op) + " of provider " + provider_ + " failed");
   };
 
   epoll_ = base::Fd(epoll_create1(EPOLL_CLOEXEC));
