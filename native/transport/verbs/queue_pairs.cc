@@ -135,10 +135,11 @@ QueuePairs::~QueuePairs() {
 
 int QueuePairs::registerMemory(uint8_t* bytes, size_t length) {
   fid_mr* mr = nullptr;
-  int status = fi_mr_reg(domain_.get(), bytes, length, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0, 0,
-                         0, &mr, nullptr);
-  if (status != 0) return status;
   uint32_t number = ++lastMemory_ & INT32_MAX;
+  // The number is the key for providers that want to be told one.
+  int status = fi_mr_reg(domain_.get(), bytes, length, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0,
+                         number, 0, &mr, nullptr);
+  if (status != 0) return status;
   memories_.insert_or_assign(number, Memory{fabric::Fid<fid_mr>(mr), bytes, length});
   return static_cast<int>(number);
 }
@@ -194,13 +195,14 @@ int QueuePairs::accept(uint32_t number) {
 }
 
 void QueuePairs::close(uint32_t number) {
-  auto found = pairs_.find(number);
-  if (found == pairs_.end()) return;
+  if (!pairs_.contains(number)) return;
   // Events of the endpoint must not lie in the provider's list when it goes: from 1.19 on one that
-  // stays there is taken for a pointer (quirks.cc, crashesOnDisconnect).
+  // stays there is taken for a pointer (quirks.cc, crashesOnDisconnect). The table of pairs may
+  // grow by it.
   readConnections();
+  auto found = pairs_.find(number);
   Pair& pair = found->second;
-  if (pair.info && !pair.endpoint) fi_reject(listener_.get(), pair.info->handle, nullptr, 0);
+  if (pair.info) refuse(pair);
   if (pair.fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pair.fd, nullptr);
   std::erase(ready_, number);
   pair.endpoint.reset();
@@ -242,11 +244,16 @@ int QueuePairs::post(uint32_t number, const Posted& posted) {
 
 size_t QueuePairs::take(QueuePairEvent* into, size_t most) {
   learnReady();
+  // Those that are read go behind those that wait, so that none with much to tell comes first
+  // again.
+  std::vector<uint32_t> read;
   for (uint32_t number : std::exchange(ready_, {})) {
     Pair& pair = pairs_.at(number);
-    if (!pair.isOver && events_.size() < most) readCompletions(number, pair, most);
-    if (!pair.isOver && pair.isReady) ready_.push_back(number);
+    bool isRead = !pair.isOver && events_.size() < most;
+    if (isRead) readCompletions(number, pair, most);
+    if (!pair.isOver && pair.isReady) (isRead ? read : ready_).push_back(number);
   }
+  ready_.insert(ready_.end(), read.begin(), read.end());
   if (hasConnectionEvents_) readConnections();
   size_t count = std::min(most, events_.size());
   std::copy_n(events_.begin(), count, into);
@@ -330,14 +337,25 @@ void QueuePairs::readConnections() {
 }
 
 void QueuePairs::request(fi_info* asked) {
-  InfoPtr info(asked, InfoDeleter{&library_});
-  if (pairs_.size() >= mostPairs_) {
-    fi_reject(listener_.get(), info->handle, nullptr, 0);
-    return;
-  }
+  Pair pair;
+  pair.info = InfoPtr(asked, InfoDeleter{&library_});
+  if (pairs_.size() >= mostPairs_) return refuse(pair);
   uint32_t number = ++lastPair_;
-  pairs_[number].info = std::move(info);
+  pairs_[number] = std::move(pair);
   events_.push_back({QueuePairEvent::Kind::requested, number, 0, 0, 0});
+}
+
+/// verbs up to 1.18 keeps the device's connection of a request that it rejects (vrb_msg_ep_reject):
+/// who asks often enough would take all. An endpoint that got it lets go of it as it closes, and
+/// the peer is refused then. What remains of the request is freed by the rejection, which does no
+/// more.
+void QueuePairs::refuse(Pair& pair) {
+  bool isDevice = provider_ == kDevices;
+  fid_ep* endpoint = nullptr;
+  if (isDevice && !pair.endpoint &&
+      fi_endpoint(domain_.get(), pair.info.get(), &endpoint, nullptr) == 0)
+    pair.endpoint.reset(endpoint);
+  if (isDevice || !pair.endpoint) fi_reject(listener_.get(), pair.info->handle, nullptr, 0);
 }
 
 void QueuePairs::end(uint32_t number, Pair& pair, int status) {

@@ -107,6 +107,7 @@ class QueuePairs {
   void readCompletions(uint32_t number, Pair& pair, size_t most);
   void readConnections();
   void request(fi_info* info);
+  void refuse(Pair& pair);
   void end(uint32_t number, Pair& pair, int status);
   void endOf(const fid* endpoint, int status);
   void ring();
