@@ -295,7 +295,8 @@ int playPart(int argc, char** argv) {
   if (part == "mover-without-copies") return mover(extra, false);
   // --part queue-pairs PROVIDER HOST PORT SOURCE
   if (part == "queue-pairs" && argc == 7)
-    return playQueuePairClient({argv[3], extra, argv[6]}, static_cast<uint16_t>(atoi(argv[5])));
+    return playQueuePairClient({argv[3], argv[3], extra, argv[6]},
+                               static_cast<uint16_t>(atoi(argv[5])));
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));
   return 1;
 }

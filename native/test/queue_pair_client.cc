@@ -25,6 +25,8 @@
 namespace cinnabar::test {
 namespace {
 
+constexpr size_t kMostPosted = 160;
+
 /// The beginning of struct rdma_conn_param.
 struct ConnectParameters {
   const void* privateData;
@@ -49,8 +51,7 @@ void sendPrivateData(const std::optional<std::vector<uint8_t>>& bytes) {
   if (!bytes || connectOfLibrary != nullptr) return;
   void* library = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (library == nullptr) return;
-  connectOfLibrary =
-      reinterpret_cast<decltype(connectOfLibrary)>(dlsym(library, "rdma_connect"));
+  connectOfLibrary = reinterpret_cast<decltype(connectOfLibrary)>(dlsym(library, "rdma_connect"));
   fabric::replaceInLibfabric("rdma_connect", reinterpret_cast<void*>(connectWithPrivateData));
 }
 
@@ -95,14 +96,8 @@ fabric::Result<std::unique_ptr<QueuePairClient>> QueuePairClient::open(const Que
   status = fi_domain(fabric, info, &domain, nullptr);
   if (status != 0) return library.fail("fi_domain", status, "");
   made->domain_.reset(domain);
-  fi_cq_attr ofCompletions{};
-  ofCompletions.size = 4096;
-  ofCompletions.format = FI_CQ_FORMAT_MSG;
-  ofCompletions.wait_obj = FI_WAIT_NONE;
-  fid_cq* completions = nullptr;
-  status = fi_cq_open(domain, &ofCompletions, &completions, nullptr);
-  if (status != 0) return library.fail("fi_cq_open", status, "");
-  made->completions_.reset(completions);
+  // Room for what tests post, so that many connections cost little.
+  made->info_->tx_attr->size = made->info_->rx_attr->size = kMostPosted;
   return made;
 }
 
@@ -111,12 +106,21 @@ QueuePairClient::~QueuePairClient() {
 }
 
 int QueuePairClient::connect(const std::optional<std::vector<uint8_t>>& privateData) {
-  fid_ep* endpoint = nullptr;
-  int status = fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr);
+  Held held;
+  fi_cq_attr ofCompletions{};
+  ofCompletions.size = 2 * kMostPosted;
+  ofCompletions.format = FI_CQ_FORMAT_MSG;
+  ofCompletions.wait_obj = FI_WAIT_NONE;
+  fid_cq* completions = nullptr;
+  int status = fi_cq_open(domain_.get(), &ofCompletions, &completions, nullptr);
   if (status != 0) return status;
-  Held held{fabric::Fid<fid_ep>(endpoint)};
+  held.completions.reset(completions);
+  fid_ep* endpoint = nullptr;
+  status = fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr);
+  if (status != 0) return status;
+  held.endpoint.reset(endpoint);
   status = fi_ep_bind(endpoint, &events_->fid, 0);
-  if (status == 0) status = fi_ep_bind(endpoint, &completions_->fid, FI_TRANSMIT | FI_RECV);
+  if (status == 0) status = fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV);
   if (status == 0) status = fi_enable(endpoint);
   if (status != 0) return status;
   int number = ++lastConnection_;
@@ -142,7 +146,7 @@ int QueuePairClient::post(int number, bool isReceive, std::vector<uint8_t> bytes
   Held& held = connections_.at(number);
   uint64_t token = ++lastWork_;
   Work& work = work_[token];
-  work = {number, isReceive, std::move(bytes), nullptr};
+  work = {isReceive, std::move(bytes), nullptr};
   fid_mr* mr = nullptr;
   int status = fi_mr_reg(domain_.get(), work.bytes.data(), work.bytes.size(), FI_SEND | FI_RECV, 0,
                          ++lastKey_, 0, &mr, nullptr);
@@ -151,14 +155,14 @@ int QueuePairClient::post(int number, bool isReceive, std::vector<uint8_t> bytes
   if (status == 0) {
     auto* at = work.bytes.data();
     status = static_cast<int>(
-        isReceive ? fi_recv(held.endpoint.get(), at, work.bytes.size(), fi_mr_desc(mr), 0, context)
-                  : fi_send(held.endpoint.get(), at, work.bytes.size(), fi_mr_desc(mr), 0, context));
+        isReceive
+            ? fi_recv(held.endpoint.get(), at, work.bytes.size(), fi_mr_desc(mr), 0, context)
+            : fi_send(held.endpoint.get(), at, work.bytes.size(), fi_mr_desc(mr), 0, context));
   }
   if (status != 0) {
     work_.erase(token);
     return status;
   }
-  if (isReceive) ++held.told->waiting;
   return 0;
 }
 
@@ -188,7 +192,7 @@ int QueuePairClient::expose(size_t bytes, uint64_t access) {
 
 void QueuePairClient::turn() {
   readConnections();
-  readCompletions();
+  for (auto& [number, held] : connections_) readCompletions(held);
 }
 
 QueuePairClient::Held* QueuePairClient::heldBy(const fid* endpoint) {
@@ -222,23 +226,20 @@ void QueuePairClient::readConnections() {
   }
 }
 
-void QueuePairClient::readCompletions() {
+void QueuePairClient::readCompletions(Held& held) {
+  Connection& told = *held.told;
   for (;;) {
     fi_cq_msg_entry entry{};
-    ssize_t got = fi_cq_read(completions_.get(), &entry, 1);
+    ssize_t got = fi_cq_read(held.completions.get(), &entry, 1);
     fi_cq_err_entry error{};
     bool isError = got == -FI_EAVAIL;
-    if (isError) got = fi_cq_readerr(completions_.get(), &error, 0);
+    if (isError) got = fi_cq_readerr(held.completions.get(), &error, 0);
     if (got <= 0) return;
     auto token = reinterpret_cast<uintptr_t>(isError ? error.op_context : entry.op_context);
     auto found = work_.find(token);
     if (found == work_.end()) continue;
     auto work = std::move(found->second);
     work_.erase(found);
-    auto held = connections_.find(work.number);
-    if (held == connections_.end()) continue;
-    Connection& told = *held->second.told;
-    if (work.isReceive) --told.waiting;
     if (isError) {
       ++told.failed;
     } else if (work.isReceive) {

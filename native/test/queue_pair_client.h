@@ -16,13 +16,14 @@ namespace cinnabar::test {
 
 /// Where queue pairs are tested.
 struct QueuePairPlace {
+  std::string name;  // of the device, or the provider's
   std::string provider;
   std::string host;    // of the listener
   std::string source;  // of the client
 };
 
-/// The peer of a listener for queue pairs: connected endpoints of libfabric (FI_EP_MSG) that do what
-/// they are told, whether that is right or wrong. For one thread, which calls `turn`.
+/// The peer of a listener for queue pairs: connected endpoints of libfabric (FI_EP_MSG) that do
+/// what they are told, whether that is right or wrong. For one thread, which calls `turn`.
 class QueuePairClient {
  public:
   enum class State { connecting, connected, refused, over };
@@ -30,9 +31,8 @@ class QueuePairClient {
   struct Connection {
     State state = State::connecting;
     std::vector<std::vector<uint8_t>> messages;
-    size_t waiting = 0;  // receives that are posted
-    size_t sent = 0;     // sends that are done
-    size_t failed = 0;   // work that ended with an error
+    size_t sent = 0;    // sends that are done
+    size_t failed = 0;  // work that ended with an error
   };
 
   /// Memory that the listener may read or write, as `access` says (fi_mr(3)).
@@ -68,12 +68,12 @@ class QueuePairClient {
 
  private:
   struct Work {
-    int number;
     bool isReceive;
     std::vector<uint8_t> bytes;
     fabric::Fid<fid_mr> mr;
   };
   struct Held {
+    fabric::Fid<fid_cq> completions;
     fabric::Fid<fid_ep> endpoint;
     std::unique_ptr<Connection> told = std::make_unique<Connection>();
   };
@@ -81,14 +81,13 @@ class QueuePairClient {
   QueuePairClient() = default;
   int post(int number, bool isReceive, std::vector<uint8_t> bytes);
   void readConnections();
-  void readCompletions();
+  void readCompletions(Held& held);
   Held* heldBy(const fid* endpoint);
 
   fabric::InfoPtr info_;
   fabric::Fid<fid_fabric> fabric_;
   fabric::Fid<fid_eq> events_;
   fabric::Fid<fid_domain> domain_;
-  fabric::Fid<fid_cq> completions_;
   std::deque<Memory> memories_;
   std::map<uint64_t, Work> work_;
   uint64_t lastWork_ = 0;
