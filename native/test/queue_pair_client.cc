@@ -268,6 +268,10 @@ class QueuePairPart {
       words >> hex;
       return hex.empty() ? connect(std::nullopt) : connect(hex == "-" ? fromHex("") : fromHex(hex));
     }
+    if (what == "flood") {
+      words >> count;
+      return flood(count);
+    }
     if (what == "expose") {
       words >> count;
       number = client_.expose(count);
@@ -320,6 +324,31 @@ class QueuePairPart {
       return "connected " + std::to_string(number);
     client_.close(number);
     return "refused";
+  }
+
+  /// Asks for so many connections at once, and lets go of them when all are answered.
+  std::string flood(size_t count) {
+    std::vector<int> numbers;
+    for (size_t begun = 0; begun < count; ++begun) {
+      int number = client_.connect();
+      if (number > 0) numbers.push_back(number);
+    }
+    auto isOpen = [&](int number) {
+      return client_.connection(number).state == QueuePairClient::State::connecting;
+    };
+    wait([&] { return std::none_of(numbers.begin(), numbers.end(), isOpen); });
+    size_t connected = 0, refused = 0, silent = 0;
+    for (int number : numbers) {
+      QueuePairClient::State state = client_.connection(number).state;
+      if (state == QueuePairClient::State::refused)
+        ++refused;
+      else if (state == QueuePairClient::State::connecting)
+        ++silent;
+      else
+        ++connected;
+      client_.close(number);
+    }
+    return std::to_string(connected) + " " + std::to_string(refused) + " " + std::to_string(silent);
   }
 
   std::string hear(QueuePairClient::Connection& told) {
