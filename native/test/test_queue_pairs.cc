@@ -351,7 +351,9 @@ TEST_SUITE("queue pairs") {
           // tcp and iWARP answer no write: it is done before the peer ends the connection.
           if (work == Work::read) CHECK(all.tokens(pair).empty());
           if (all.tokens(pair).empty()) CHECK(all.of(Kind::ended)[0].status != 0);
-          CHECK(std::count(theirs.bytes.begin(), theirs.bytes.end(), 5) == 8192);
+          // iWARP places the segments before the first that is wrong.
+          if (place.name != "siw" || what != "beyond")
+            CHECK(std::count(theirs.bytes.begin(), theirs.bytes.end(), 5) == 8192);
           CHECK(std::count(all.bytes.begin(), all.bytes.end(), 6) == Pairs::kBytes);
           all.pairs->close(pair);
           all.talk(beside, other);

@@ -6,16 +6,14 @@ import { verbsDevices } from "../matrix/verbs.ts";
 
 const execute = promisify(execFile);
 
+const program = `${root}native/build/cinnabar_native_tests`;
+
 /** `npm test -- native` runs the same over tcp. */
 describe.skipIf(verbsDevices.length === 0)("queue pairs for protocols of others", () => {
   it.each(verbsDevices)("pass their C++ tests, over verbs on $name", async ({ name, host }) => {
-    const { stdout } = await execute(
-      `${root}/native/build/cinnabar_native_tests`,
-      ["--test-suite=queue pairs"],
-      {
-        env: { ...process.env, CINNABAR_TEST_VERBS: `${name}=${host}` },
-      },
-    );
+    const env = { ...process.env, CINNABAR_TEST_VERBS: `${name}=${host}` };
+    // One that fails says what.
+    const { stdout } = await execute(program, ["--test-suite=queue pairs"], { env }).catch((error) => error);
     expect(stdout).toMatch(/test cases: +1\d \| +1\d passed \| 0 failed/);
   });
 });
