@@ -47,7 +47,7 @@ Result<InfoPtr> infoFor(const Library& library, const std::string& provider,
   int status = library.getinfo(api, host.c_str(), std::to_string(port).c_str(),
                                FI_SOURCE | FI_NUMERICHOST, hints.get(), &list);
   if (status != 0)
-    return library.fail("fi_getinfo", status, provider + " offers no connected endpoint here");
+    return library.fail("fi_getinfo", status, "verbs offers no connected endpoint here");
   return InfoPtr(list, InfoDeleter{&library});
 }
 
