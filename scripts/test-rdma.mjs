@@ -4,13 +4,13 @@
 import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { versionOf } from "./test/libfabric.mjs";
-import { prepareGuest, runInGuest, writeVerbsResult } from "./test/rdma.mjs";
+import { prepareDevices, runInGuest, writeVerbsResult } from "./test/rdma.mjs";
 
 endChildrenOnSignal();
 
 try {
   await setUp("test");
-  await prepareGuest();
+  await prepareDevices();
   const filters = process.argv.slice(2);
   const outcome = await runInGuest(filters);
   const { passed, failed, problems } = outcome;

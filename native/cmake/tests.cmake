@@ -4,6 +4,7 @@ find_path(DOCTEST_INCLUDE_DIR doctest/doctest.h REQUIRED)
 add_executable(cinnabar_native_tests
   test/main.cc
   test/child.cc
+  test/queue_pair_client.cc
   test/test_absence.cc
   test/test_address.cc
   test/test_aead.cc
@@ -27,6 +28,7 @@ add_executable(cinnabar_native_tests
   test/test_port.cc
   test/test_processes.cc
   test/test_queue.cc
+  test/test_queue_pairs.cc
   test/test_quirks.cc
   test/test_ring.cc
   test/test_soft_iwarp.cc

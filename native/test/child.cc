@@ -22,6 +22,7 @@
 
 #include "base/mapped_file.h"
 #include "test/harness.h"
+#include "test/queue_pair_client.h"
 #include "transport/shm/doorbell.h"
 
 namespace cinnabar::test {
@@ -292,6 +293,10 @@ int playPart(int argc, char** argv) {
   if (part == "echo") return echo(scheme, extra);
   if (part == "mover") return mover(extra, true);
   if (part == "mover-without-copies") return mover(extra, false);
+  // --part queue-pairs PROVIDER HOST PORT SOURCE
+  if (part == "queue-pairs" && argc == 7)
+    return playQueuePairClient({argv[3], argv[3], extra, argv[6]},
+                               static_cast<uint16_t>(atoi(argv[5])));
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));
   return 1;
 }

@@ -2,7 +2,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
-import { prepareGuest, vitestInGuest, whereGuestBoots } from "./rdma.mjs";
+import { prepareDevices, vitestInGuest, whereGuestBoots } from "./rdma.mjs";
 import { runVitest } from "./vitest.mjs";
 
 /** @typedef {import("./outcome.mjs").Outcome} Outcome */
@@ -26,7 +26,7 @@ export function runClientsOfDisks() {
   });
 }
 
-/** Makes the guest's kernel, and installs what Linux needs to use disks of others. */
+/** Makes the guest and its programs, and installs what Linux needs to use disks of others. */
 export async function prepareKernelOfDisks() {
   await installPrograms("disks cannot be tested with Linux as their host", {
     nvme: "nvme-cli",
@@ -34,7 +34,7 @@ export async function prepareKernelOfDisks() {
     "nbd-client": "nbd-client",
     "mkfs.ext4": "e2fsprogs",
   });
-  await prepareGuest();
+  await prepareDevices();
 }
 
 /**

@@ -1,5 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { buildNative } from "../setup/builds.mjs";
 import { ask, live, root, SetupError } from "../setup/command.mjs";
 import { readReport } from "./vitest.mjs";
 
@@ -86,6 +87,12 @@ export async function prepareGuest() {
   const ending = await live(guest, ["--prepare"]);
   if (ending !== "0")
     throw new SetupError(`${guest} --prepare ended with ${ending}: no test has run on RDMA devices`);
+}
+
+/** Also builds the program of the C++ tests: some run on devices, and it plays peers that attack. */
+export async function prepareDevices() {
+  await buildNative("release", "cinnabar_native_tests");
+  await prepareGuest();
 }
 
 /**

@@ -18,7 +18,7 @@ import { preparePackage, testPackage } from "./package.mjs";
 import {
   kernelOfGuest,
   partsOnDevices,
-  prepareGuest,
+  prepareDevices,
   runPartOnDevices,
   sealedOnDevices,
   smokeOnDevices,
@@ -47,7 +47,7 @@ import { runVitest } from "./vitest.mjs";
  * @property {(args: readonly string[]) => Promise<Outcome>} run with test files, folders and options that were given
  */
 
-const onGuest = { prepare: prepareGuest, lack: "NO TEST ON RDMA DEVICES" };
+const onGuest = { prepare: prepareDevices, lack: "NO TEST ON RDMA DEVICES" };
 
 /** Every stage, in the order in which they run. @type {readonly Stage[]} */
 export const stages = [

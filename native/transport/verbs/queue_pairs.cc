@@ -26,16 +26,16 @@ using fabric::InfoPtr;
 using fabric::Library;
 using fabric::Result;
 
-constexpr const char* kProvider = "verbs";
+constexpr const char* kDevices = "verbs";
 // What the set of descriptors watches beside queue pairs, whose numbers have 32 bits.
 constexpr uint64_t kConnections = uint64_t{1} << 32, kBell = kConnections + 1;
 
 /// Asks for connected endpoints that listen at an address.
-Result<InfoPtr> infoFor(const Library& library, const std::string& host, uint16_t port,
-                        int family) {
+Result<InfoPtr> infoFor(const Library& library, const std::string& provider,
+                        const std::string& host, uint16_t port, int family) {
   InfoPtr hints(library.dupinfo(nullptr), InfoDeleter{&library});
   if (!hints) return library.fail("fi_allocinfo", FI_ENOMEM, "no memory for fi_info");
-  hints->fabric_attr->prov_name = strdup(kProvider);
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
   hints->ep_attr->type = FI_EP_MSG;
   hints->caps = FI_MSG | FI_RMA;
   hints->domain_attr->mr_mode = fabric::servedRegistration();
@@ -55,10 +55,12 @@ Result<InfoPtr> infoFor(const Library& library, const std::string& host, uint16_
 
 Result<std::unique_ptr<QueuePairs>> QueuePairs::listen(const Library& library,
                                                        const std::string& host, uint16_t port,
-                                                       uint32_t mostPairs) {
-  std::unique_ptr<QueuePairs> made(new QueuePairs(library, mostPairs));
+                                                       uint32_t mostPairs,
+                                                       const std::string& provider) {
+  std::unique_ptr<QueuePairs> made(new QueuePairs(library, provider, mostPairs));
   auto started = made->start(host, port);
   if (started) return made;
+  if (provider != kDevices) return started.failure();
   auto source = fabric::encodeSocketAddress(host, port);
   return fabric::explainVerbs(library, *fabric::providerOf(fabric::Scheme::verbs),
                               source.value_or(fabric::RawAddress()), started.failure());
@@ -68,13 +70,14 @@ Result<bool> QueuePairs::start(const std::string& host, uint16_t port) {
   auto source = fabric::encodeSocketAddress(host, port);
   if (host.empty() || !source)
     return library_.fail("listen", FI_EINVAL, "the host must be a numeric address");
-  std::string obstacle = fabric::lockedMemoryObstacle();
-  if (!obstacle.empty()) return library_.fail("verbs", FI_ENOMEM, obstacle);
-  auto found = infoFor(library_, host, port, fabric::familyOf(source->data(), source->size()));
+  std::string obstacle = provider_ == kDevices ? fabric::lockedMemoryObstacle() : "";
+  if (!obstacle.empty()) return library_.fail(provider_, FI_ENOMEM, obstacle);
+  int family = fabric::familyOf(source->data(), source->size());
+  auto found = infoFor(library_, provider_, host, port, family);
   if (!found) return found.failure();
   fi_info* info = found->get();
   auto fail = [&](const char* op, int status) {
-    return library_.fail(op, status, std::string(op) + " of provider verbs failed");
+    return library_.fail(op, status, std::string(op) + " of provider " + provider_ + " failed");
   };
 
   epoll_ = base::Fd(epoll_create1(EPOLL_CLOEXEC));
@@ -132,10 +135,11 @@ QueuePairs::~QueuePairs() {
 
 int QueuePairs::registerMemory(uint8_t* bytes, size_t length) {
   fid_mr* mr = nullptr;
-  int status = fi_mr_reg(domain_.get(), bytes, length, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0, 0,
-                         0, &mr, nullptr);
-  if (status != 0) return status;
   uint32_t number = ++lastMemory_ & INT32_MAX;
+  // The number is the key for providers that want to be told one.
+  int status = fi_mr_reg(domain_.get(), bytes, length, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0,
+                         number, 0, &mr, nullptr);
+  if (status != 0) return status;
   memories_.insert_or_assign(number, Memory{fabric::Fid<fid_mr>(mr), bytes, length});
   return static_cast<int>(number);
 }
@@ -191,13 +195,14 @@ int QueuePairs::accept(uint32_t number) {
 }
 
 void QueuePairs::close(uint32_t number) {
-  auto found = pairs_.find(number);
-  if (found == pairs_.end()) return;
+  if (!pairs_.contains(number)) return;
   // Events of the endpoint must not lie in the provider's list when it goes: from 1.19 on one that
-  // stays there is taken for a pointer (quirks.cc, crashesOnDisconnect).
+  // stays there is taken for a pointer (quirks.cc, crashesOnDisconnect). The table of pairs may
+  // grow by it.
   readConnections();
+  auto found = pairs_.find(number);
   Pair& pair = found->second;
-  if (pair.info && !pair.endpoint) fi_reject(listener_.get(), pair.info->handle, nullptr, 0);
+  if (pair.info) refuse(pair);
   if (pair.fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pair.fd, nullptr);
   std::erase(ready_, number);
   pair.endpoint.reset();
@@ -239,11 +244,16 @@ int QueuePairs::post(uint32_t number, const Posted& posted) {
 
 size_t QueuePairs::take(QueuePairEvent* into, size_t most) {
   learnReady();
+  // Those that are read go behind those that wait, so that none with much to tell comes first
+  // again.
+  std::vector<uint32_t> read;
   for (uint32_t number : std::exchange(ready_, {})) {
     Pair& pair = pairs_.at(number);
-    if (!pair.isOver && events_.size() < most) readCompletions(number, pair, most);
-    if (!pair.isOver && pair.isReady) ready_.push_back(number);
+    bool isRead = !pair.isOver && events_.size() < most;
+    if (isRead) readCompletions(number, pair, most);
+    if (!pair.isOver && pair.isReady) (isRead ? read : ready_).push_back(number);
   }
+  ready_.insert(ready_.end(), read.begin(), read.end());
   if (hasConnectionEvents_) readConnections();
   size_t count = std::min(most, events_.size());
   std::copy_n(events_.begin(), count, into);
@@ -327,14 +337,25 @@ void QueuePairs::readConnections() {
 }
 
 void QueuePairs::request(fi_info* asked) {
-  InfoPtr info(asked, InfoDeleter{&library_});
-  if (pairs_.size() >= mostPairs_) {
-    fi_reject(listener_.get(), info->handle, nullptr, 0);
-    return;
-  }
+  Pair pair;
+  pair.info = InfoPtr(asked, InfoDeleter{&library_});
+  if (pairs_.size() >= mostPairs_) return refuse(pair);
   uint32_t number = ++lastPair_;
-  pairs_[number].info = std::move(info);
+  pairs_[number] = std::move(pair);
   events_.push_back({QueuePairEvent::Kind::requested, number, 0, 0, 0});
+}
+
+/// verbs up to 1.18 keeps the device's connection of a request that it rejects (vrb_msg_ep_reject):
+/// who asks often enough would take all. An endpoint that got it lets go of it as it closes, and
+/// the peer is refused then. What remains of the request is freed by the rejection, which does no
+/// more.
+void QueuePairs::refuse(Pair& pair) {
+  bool isDevice = provider_ == kDevices;
+  fid_ep* endpoint = nullptr;
+  if (isDevice && !pair.endpoint &&
+      fi_endpoint(domain_.get(), pair.info.get(), &endpoint, nullptr) == 0)
+    pair.endpoint.reset(endpoint);
+  if (isDevice || !pair.endpoint) fi_reject(listener_.get(), pair.info->handle, nullptr, 0);
 }
 
 void QueuePairs::end(uint32_t number, Pair& pair, int status) {

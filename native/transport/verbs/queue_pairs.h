@@ -36,7 +36,7 @@ enum class Work : uint32_t { receive = 0, send = 1, read = 2, write = 3 };
 
 /// Listens at the address of an RDMA device for connected queue pairs of programs that do not use
 /// Cinnabar: FI_EP_MSG of the provider verbs, whose messages and transfers have no header. For one
-/// thread.
+/// thread. Tests name another provider that has such endpoints, so that they need no device.
 ///
 /// A peer's request waits until `open` and `accept`, or `close`. Each queue pair has a completion
 /// queue of its own, sized for all that may be posted, so that no peer can overflow another's.
@@ -44,7 +44,8 @@ class QueuePairs {
  public:
   static fabric::Result<std::unique_ptr<QueuePairs>> listen(const fabric::Library& library,
                                                             const std::string& host, uint16_t port,
-                                                            uint32_t mostPairs);
+                                                            uint32_t mostPairs,
+                                                            const std::string& provider = "verbs");
   QueuePairs(const QueuePairs&) = delete;
   QueuePairs& operator=(const QueuePairs&) = delete;
   ~QueuePairs();
@@ -98,19 +99,21 @@ class QueuePairs {
     size_t length;
   };
 
-  QueuePairs(const fabric::Library& library, uint32_t mostPairs)
-      : library_(library), mostPairs_(mostPairs) {}
+  QueuePairs(const fabric::Library& library, const std::string& provider, uint32_t mostPairs)
+      : library_(library), provider_(provider), mostPairs_(mostPairs) {}
   fabric::Result<bool> start(const std::string& host, uint16_t port);
   int watch(int fd, uint64_t what);
   void learnReady();
   void readCompletions(uint32_t number, Pair& pair, size_t most);
   void readConnections();
   void request(fi_info* info);
+  void refuse(Pair& pair);
   void end(uint32_t number, Pair& pair, int status);
   void endOf(const fid* endpoint, int status);
   void ring();
 
   const fabric::Library& library_;
+  std::string provider_;
   uint32_t mostPairs_;
   fabric::HostPort address_;
   base::Fd epoll_;
