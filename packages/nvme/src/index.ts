@@ -1,3 +1,5 @@
+export type { NvmeDhGroup } from "./authentication/dh-groups.ts";
+export { makeSecret, type NvmeHash } from "./authentication/secret.ts";
 export {
   type BlockDevice,
   BlockDeviceError,
@@ -23,6 +25,7 @@ export {
 export type { NvmeNamespace, NvmeOperationOptions } from "./host/nvme-namespace.ts";
 export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
 export type { NvmeAccess } from "./nvme/access.ts";
+export type { NvmeAdmittedHost } from "./nvme/admitted-hosts.ts";
 export {
   type NvmeSubsystem,
   NvmeTarget,
