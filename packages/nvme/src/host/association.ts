@@ -312,17 +312,18 @@ export class Association {
     data.write(identity.hostNqn, 512);
     const entry = newEntry(fabricsOpcode, fabrics.connect, words);
     const result = Number((await this.#command("Connect", { entry, fromHost: data }, queue)) & 0xffffffffn);
-    await this.#prove(queue, result);
+    await this.#prove(queue, queueId, result);
     return result & 0xffff;
   }
 
   /** Proves who this host is, where the controller asks for it in the result of Connect. */
-  async #prove(queue: SubmissionQueue, connected: number): Promise<void> {
+  async #prove(queue: SubmissionQueue, queueId: number, connected: number): Promise<void> {
     const { secrets, hostNqn, nqn } = this.#options.identity;
     if ((connected & authenticationWanted.secureChannel) !== 0)
       throw new Error("the target wants a secure channel, which this host does not have");
     if ((connected & authenticationWanted.plain) === 0) {
-      if (secrets?.controllerSecret === undefined) return;
+      // A target may let the proof of the admin queue be that of the I/O queues.
+      if (secrets?.controllerSecret === undefined || queueId !== 0) return;
       throw new Error("the target asks for no secret, so it does not prove that it has controllerSecret");
     }
     if (secrets === undefined) throw new Error("the target wants a secret, and this host has none");
