@@ -237,7 +237,7 @@ async function loadNvme(): Promise<Nvme> {
 
 async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
   const { nqn } = plan;
-  const hosts = plan.hosts === "any" ? "any" : plan.hosts.map(hostOf);
+  const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: [device], hosts }];
   for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, subsystems })));
