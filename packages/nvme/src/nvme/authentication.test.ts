@@ -372,6 +372,17 @@ describe("a command that is wrong gets its status, and the queue waits on", () =
     await one.prove();
   });
 
+  it("too little room for a challenge with a value of a group costs no exchange", async () => {
+    const value = vi.spyOn(DhExchange.prototype, "value", "get");
+    const { port } = await serve({ dhGroups: ["ffdhe2048"] });
+    const one = await Unproven.open(port);
+    await one.send(negotiate);
+    expect((await one.get(16 + 32 + 255)).status).toBe(0x02);
+    expect(value).not.toHaveBeenCalled();
+    expect((await one.get(16 + 32 + 256)).status).toBe(0);
+    expect(value).toHaveBeenCalledTimes(1);
+  });
+
   it("too little room for a challenge changes nothing", async () => {
     const { port } = await serve();
     const one = await Unproven.open(port);
@@ -382,6 +393,28 @@ describe("a command that is wrong gets its status, and the queue waits on", () =
     await one.send(one.reply(parseChallenge(data) as ChallengeFields));
     expect((await one.get(16)).data.readUInt16BE(0)).toBe(kind.success1);
     expect((await one.queue.getProperty(0x1c)).status).toBe(0);
+  });
+});
+
+describe("what a host gets", () => {
+  it("is another challenge each time, with the next number", async () => {
+    const { port } = await serve();
+    const challenges = await Promise.all([1, 2].map(async () => (await Unproven.open(port)).challenged()));
+    const [first, second] = challenges.map(({ challenge }) => challenge);
+    expect(first?.bytes.equals(second?.bytes as Buffer)).toBe(false);
+    expect(Math.abs((first?.sequence ?? 0) - (second?.sequence ?? 0))).toBe(1);
+  });
+
+  it("is nothing of what was in the memory before", async () => {
+    const { port } = await serve();
+    const { controllerId } = await associate(port);
+    const one = await Unproven.open(port, { queueId: 1, controllerId });
+    await one.prove();
+    await one.queue.write(0, Buffer.alloc(4096, 0xab));
+    expect((await one.queue.read(0, 4096)).data.equals(Buffer.alloc(4096, 0xab))).toBe(true);
+    await one.send(negotiateMessage(id, { ...offer, dhGroups: ["null"] }));
+    const { data } = await one.get(4096);
+    expect(data.subarray(48).equals(Buffer.alloc(4048))).toBe(true);
   });
 });
 
