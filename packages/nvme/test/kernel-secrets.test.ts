@@ -11,7 +11,16 @@ import {
   NvmeHost,
   NvmeTarget,
 } from "../src/index.ts";
-import { connect, fio, hostNqn, isGuest, mib, pathsOf, verified } from "./kernel.test-support.ts";
+import {
+  connect,
+  fio,
+  hostNqn,
+  isGuest,
+  mib,
+  pathsOf,
+  targetHosts,
+  verified,
+} from "./kernel.test-support.ts";
 import { type HostValues, linuxTarget, nqn as nqnOfLinux } from "./linux-target.test-support.ts";
 
 const nqn = "nqn.2026-11.test:secrets";
@@ -54,6 +63,15 @@ describe.skipIf(!isGuest)("Linux as host that proves a secret", () => {
     },
     120_000,
   );
+
+  it("over RDMA", async () => {
+    const [secret, controllerSecret] = [makeSecret(), makeSecret()];
+    await using target = await serve({ secret, controllerSecret });
+    const { port } = await target.listenRdma({ host: targetHosts.rdma, port: 0 });
+    const options = ["-i", "2", ...secretOptions(secret, controllerSecret)];
+    await using host = await connect(nqn, [port], options, "rdma");
+    await writes(host.disk);
+  }, 120_000);
 
   it("has it proved on its own side alone, and again when the secret is written again", async () => {
     const secret = makeSecret();

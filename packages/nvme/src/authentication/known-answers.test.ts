@@ -70,6 +70,10 @@ describe("the groups of RFC 7919", () => {
       expect(one.secretWith(bytesOf(wrong))).toBeUndefined();
     for (const right of [2n, prime - 2n]) expect(one.secretWith(bytesOf(right))?.length).toBe(bytes);
     expect(one.secretWith(bytesOf(2n).subarray(1))).toBeUndefined();
+    // The base of all groups is 2, so 2 gives the own value, and 4 its square: by numbers without OpenSSL.
+    const numberOf = (value: Buffer | undefined) => BigInt(`0x${value?.toString("hex")}`);
+    expect(one.secretWith(bytesOf(2n))).toEqual(one.value);
+    expect(numberOf(one.secretWith(bytesOf(4n)))).toBe(numberOf(one.value) ** 2n % prime);
   });
 
   it("gives secrets that keep their zeroes in front", () => {
