@@ -159,16 +159,22 @@ describe.each(transports)("a mapped file over $name", (provider) => {
     ["behind the cut", 1 << 20],
     ["across the cut", 0],
   ])("that is truncated gives a peer an error for much of it, %s", async (_, offset) => {
-    const { store, client } = await opened(true);
-    const path = patterned(4 << 20);
-    await using file = await client.mapFile(path, { access: "read" });
-    beforeGet = () => truncateSync(path, 1 << 20);
-    try {
-      const read = store.read({ from: file, offset, length: (4 << 20) - offset });
-      expect(codeOf(await failure(read))).toBe("data_loss");
-    } finally {
-      beforeGet = () => {};
-    }
+    const readAcrossCut = async () => {
+      const { store, client } = await opened(true);
+      const path = patterned(4 << 20);
+      await using file = await client.mapFile(path, { access: "read" });
+      beforeGet = () => truncateSync(path, 1 << 20);
+      try {
+        return await failure(store.read({ from: file, offset, length: (4 << 20) - offset }));
+      } finally {
+        beforeGet = () => {};
+      }
+    };
+    let error = await readAcrossCut();
+    // A message that was under way over tcp may be lost with the connection, and with it the owner's word.
+    for (let again = 0; again < 5 && error.message.includes("messages were lost"); again++)
+      error = await readAcrossCut();
+    expect(codeOf(error)).toBe("data_loss");
   });
 
   it("ends the calls that hold it when this process meets what was cut off", async () => {
