@@ -140,6 +140,9 @@ const connectionFields = {
   timeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
 } satisfies FieldsOf<NvmeConnectionOptions>;
 
+/** They are read when they are checked. */
+const secretFields = { secret: secretField, controllerSecret: secretField };
+
 const fields = {
   ...connectionFields,
   nqn: required(nqnField),
@@ -149,9 +152,7 @@ const fields = {
   keepAliveMs: milliseconds({ low: 0, fallback: 10_000 }),
   reconnectMs: milliseconds({ low: 1, fallback: 1000 }),
   lossTimeoutMs: milliseconds({ low: 0, fallback: 60_000 }),
-  secret: secretField,
-  controllerSecret: secretField,
-};
+} satisfies FieldsOf<Omit<NvmeHostOptions, keyof typeof secretFields>>;
 
 /** How often a command is repeated whose target answers that it may be. */
 const maxRepetitions = 5;
@@ -543,7 +544,7 @@ const isOpen = (path: Path): path is OpenPath => path.association?.isLost === fa
 
 function resolveHost(options: NvmeHostOptions) {
   const where = "NvmeHost.connect";
-  const resolved = resolveOptions(where, options, fields);
+  const resolved = resolveOptions(where, options, { ...fields, ...secretFields });
   if (resolved.controllerSecret !== undefined && resolved.secret === undefined)
     throw new TypeError(`${where}: controllerSecret needs secret: a target proves itself to hosts that did`);
   if (resolved.secret !== undefined && resolved.hostNqn === undefined)
