@@ -29,15 +29,18 @@ const bytes = 16 * mib;
 /** Each hash function, each group, and each form of secrets. */
 const ways: readonly (readonly [NvmeHash, NvmeDhGroup, NvmeHash])[] = [
   ["sha256", "null", "sha256"],
-  ["sha384", "null", "sha512"],
-  ["sha512", "null", "sha384"],
+  ["sha384", "ffdhe2048", "sha512"],
+  ["sha512", "ffdhe3072", "sha384"],
+  ["sha256", "ffdhe4096", "sha384"],
+  ["sha384", "ffdhe6144", "sha256"],
+  ["sha512", "ffdhe8192", "sha512"],
 ];
 
 afterEach(() => vi.restoreAllMocks());
 
 /** A target that admits the host of Linux by a secret. */
 function serve(proof: Omit<NvmeAdmittedHost, "nqn">): Promise<NvmeTarget> {
-  const hosts = [{ nqn: hostNqn, dhGroups: ["null" as const], ...proof }];
+  const hosts = [{ nqn: hostNqn, ...proof }];
   return NvmeTarget.listen({ subsystems: [{ nqn, namespaces: [memoryDevice({ bytes })], hosts }], port: 0 });
 }
 
