@@ -61,7 +61,12 @@ export function runDisksOfKernel(args) {
 export function fuzzDisks() {
   return runVitest({
     name: "disks-fuzz",
-    args: ["packages/nvme/src/nbd/fuzz", "packages/nvme/src/tcp/fuzz", "--testTimeout=7200000"],
+    args: [
+      "packages/nvme/src/nbd/fuzz",
+      "packages/nvme/src/tcp/fuzz",
+      "packages/nvme/src/authentication/fuzz",
+      "--testTimeout=7200000",
+    ],
     env: { CINNABAR_FUZZ_MESSAGES: "10000000" },
     timeoutMs: 4 * 3600_000,
   });

@@ -1,7 +1,8 @@
-import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { NvmeHost } from "../../packages/nvme/src/index.ts";
 import { NbdClient } from "../../packages/nvme/src/nbd/nbd-client.test-support.ts";
 import { type ConnectFields, HostQueue } from "../../packages/nvme/src/tcp/host.test-support.ts";
 import { cinnabar, program, type Running, start } from "./support/command-line.ts";
@@ -145,9 +146,35 @@ describe("cinnabar disk serve", () => {
     await second.ended;
   });
 
+  it("admits a host that proves the secret of a file, and proves its own", async () => {
+    for (const file of ["host.secret", "own.secret"]) {
+      const made = await cinnabar(["disk", "secret", file], { cwd: folder });
+      expect(made).toEqual({ status: 0, stdout: `wrote ${file}\n`, stderr: "" });
+      expect((await stat(join(folder, file))).mode & 0o777).toBe(0o600);
+    }
+    const again = await cinnabar(["disk", "secret", "own.secret"], { cwd: folder });
+    expect(again).toMatchObject({ status: 1, stdout: "", stderr: expect.stringMatching(/EEXIST/) });
+    const read = async (file: string) => (await readFile(join(folder, file), "utf8")).trim();
+    const [secret, controllerSecret] = [await read("host.secret"), await read("own.secret")];
+    await writeFile(join(folder, "both.secrets"), `${secret}\n${controllerSecret}\n`);
+    const [nqn, hostNqn] = ["nqn.2026-11.test:disk", "nqn.2026-11.test:friend"];
+    const hosts = ["--allow-host", `${hostNqn}=both.secrets`];
+    const args = ["--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--nqn", nqn, ...hosts, "--json"];
+    const running = start(["disk", "serve", "secrets.img", ...args], { cwd: folder });
+    const [address] = (await serving(running)).nvmeTcp;
+    if (address === undefined) throw new Error("no address");
+    const options = { nqn, hostNqn, paths: [{ host: address.host, port: address.port }] };
+    await expect(NvmeHost.connect(options)).rejects.toThrow("the target wants a secret");
+    await using host = await NvmeHost.connect({ ...options, secret, controllerSecret });
+    await host.namespaces[0]?.write(0, Buffer.alloc(4096, 1));
+    await host.close();
+    running.child.kill("SIGTERM");
+    await running.ended;
+  });
+
   it.each<[string, readonly string[], number, RegExp]>([
     ["no door", ["a.img"], 2, /give --nvme-tcp, --nvme-rdma or --nbd/],
-    ["no file", ["--nbd", "a.sock"], 2, /expected serve and one FILE/],
+    ["no file", ["--nbd", "a.sock"], 2, /expected serve or secret, and one FILE/],
     ["an address of others without hosts", ["a.img", "--nvme-tcp", "0.0.0.0:0"], 2, /give --allow-host/],
     ["a path for NVMe/TCP", ["a.img", "--nvme-tcp", "a.sock"], 2, /must be HOST:PORT/],
     ["a path for NVMe/RDMA", ["a.img", "--nvme-rdma", "a.sock"], 2, /--nvme-rdma must be HOST:PORT/],
@@ -177,6 +204,18 @@ describe("cinnabar disk serve", () => {
       ["a.img", "--nbd", "a.sock", "--nbd-cert", "none.pem"],
       1,
       /--nbd-cert: there is no file none\.pem/,
+    ],
+    [
+      "a secret that is missing",
+      ["s.img", "--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--allow-host", "nqn.a=none.secret"],
+      1,
+      /--allow-host: ENOENT/,
+    ],
+    [
+      "a secret that is none",
+      ["s.img", "--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--allow-host", "nqn.a=s.img"],
+      1,
+      /secret must be a secret as makeSecret gives it/,
     ],
     ["a file that is missing", ["missing.img", "--nbd", "a.sock"], 1, /missing\.img: ENOENT/],
     [

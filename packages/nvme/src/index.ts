@@ -1,3 +1,5 @@
+export type { NvmeDhGroup } from "./authentication/dh-groups.ts";
+export { makeSecret, type NvmeHash } from "./authentication/secret.ts";
 export {
   type BlockDevice,
   BlockDeviceError,
@@ -24,6 +26,7 @@ export type { NvmeNamespace, NvmeOperationOptions } from "./host/nvme-namespace.
 export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
 export type { NbdTlsOptions } from "./nbd/tls-upgrade.ts";
 export type { NvmeAccess } from "./nvme/access.ts";
+export type { NvmeAdmittedHost } from "./nvme/admitted-hosts.ts";
 export {
   type NvmeSubsystem,
   NvmeTarget,

@@ -1,56 +1,9 @@
 import { randomBytes, randomInt } from "node:crypto";
-import { mkdir, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { describe, expect, it } from "vitest";
 import { NvmeHost } from "../src/index.ts";
-import { configfs, freePort, hostNqn, isGuest, mib } from "./kernel.test-support.ts";
+import { hostNqn, isGuest, mib } from "./kernel.test-support.ts";
+import { bytes, linuxTarget, nqn } from "./linux-target.test-support.ts";
 import { Stampers } from "./stamps.test-support.ts";
-
-const bytes = 32 * mib;
-const nqn = "nqn.2026-11.test:nvmet";
-
-/** The kernel's own target, on a disk in memory. */
-interface LinuxTarget extends AsyncDisposable {
-  readonly port: number;
-  /** Listens no more, which ends every controller, and listens again. */
-  restart(): Promise<void>;
-}
-
-async function linuxTarget(): Promise<LinuxTarget> {
-  const config = await configfs();
-  const disk = `${config}/nullb/served`;
-  const subsystem = `${config}/nvmet/subsystems/${nqn}`;
-  const port = `${config}/nvmet/ports/1`;
-  const listening = `${port}/subsystems/${nqn}`;
-  const trsvcid = await freePort();
-  const set = async (folder: string, values: Readonly<Record<string, string | number>>) => {
-    for (const [name, value] of Object.entries(values)) await writeFile(`${folder}/${name}`, `${value}`);
-  };
-  await mkdir(disk);
-  await set(disk, { size: bytes / mib, blocksize: 4096, memory_backed: 1, discard: 1, power: 1 });
-  await mkdir(subsystem);
-  await set(subsystem, { attr_allow_any_host: 1 });
-  await mkdir(`${subsystem}/namespaces/1`);
-  await set(`${subsystem}/namespaces/1`, { device_path: "/dev/served", enable: 1 });
-  await mkdir(port);
-  const address = { addr_trtype: "tcp", addr_adrfam: "ipv4", addr_traddr: "127.0.0.1" };
-  await set(port, { ...address, addr_trsvcid: trsvcid });
-  await symlink(subsystem, listening);
-  return {
-    port: trsvcid,
-    async restart() {
-      await rm(listening);
-      await symlink(subsystem, listening);
-    },
-    async [Symbol.asyncDispose]() {
-      await rm(listening);
-      await rmdir(port);
-      await rmdir(`${subsystem}/namespaces/1`);
-      await rmdir(subsystem);
-      await set(disk, { power: 0 });
-      await rmdir(disk);
-    },
-  };
-}
 
 describe.skipIf(!isGuest)("NvmeHost at nvmet, the kernel's target", () => {
   it("is told of it by its discovery service", async () => {

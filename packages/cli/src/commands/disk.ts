@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
-import { existsSync, realpathSync } from "node:fs";
+import { existsSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { hostname } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import type { NbdServer, NbdTlsOptions, NvmeTarget } from "cinnabar-nvme";
+import type { NbdServer, NbdTlsOptions, NvmeAdmittedHost, NvmeTarget } from "cinnabar-nvme";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { authorityOf, CommandError, certificateOf, untilEnded } from "../connection.ts";
@@ -16,13 +16,17 @@ import type { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
        [--nbd PATH|HOST:PORT…] [OPTION…]
+       cinnabar disk secret FILE
 
-Serves a file, or a block special file, as a disk: to hosts of NVMe/TCP and
+serve: serves a file, or a block special file, as a disk: to hosts of NVMe/TCP and
 NVMe/RDMA, such as Linux, and to clients of NBD. It goes on until Ctrl-C or
 SIGTERM, and flushes the disk then. It prints where it listens, then operations
 and bytes in a second, errors and connections: on a terminal in one line that
 changes, elsewhere in a line for each interval in which something happened. Needs
 the package cinnabar-nvme.
+
+secret: makes FILE with a new secret for a host of NVMe. This user alone may read
+it. It never overwrites a file.
 
   --nvme-tcp HOST:PORT  Listens for hosts of NVMe/TCP. Their usual port is 4420;
                         0 takes a free one. Repeatable.
@@ -37,9 +41,12 @@ the package cinnabar-nvme.
   --nbd-ca FILE|any     The authority whose clients may connect, or any client.
                         Default: ca.pem beside the certificate.
   --nbd-crl FILE        The authority's revocation list. Default: none.
-  --allow-host NQN      A host of NVMe that may connect, by the name that it gives
+  --allow-host NQN[=FILE]
+                        A host of NVMe that may connect, by the name that it gives
                         itself, or any. Repeatable. Default: any, where all
                         addresses are those of loopback. Elsewhere it must be given.
+                        With FILE the host must prove the secret in the first line
+                        of FILE; by that in a second line the disk proves itself.
   --nqn NQN             The name of the disk for hosts of NVMe. Default: made of
                         the names of this machine and of FILE.
   --bytes SIZE          The size, such as 64MiB. A FILE that is missing is made, a
@@ -78,8 +85,9 @@ export const disk: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, options);
     const [verb, file, ...more] = positionals;
-    if (verb !== "serve" || file === undefined || more.length > 0)
-      throw new UsageError("expected serve and one FILE");
+    if ((verb !== "serve" && verb !== "secret") || file === undefined || more.length > 0)
+      throw new UsageError("expected serve or secret, and one FILE");
+    if (verb === "secret") return untilEnded("disk", terminal, () => makeSecretFile(file, terminal));
     return untilEnded("disk", terminal, async ({ signal }) => {
       const plan = planOf(file, values);
       const nvme = await loadNvme();
@@ -116,6 +124,7 @@ interface Plan {
   readonly nvmeRdma: readonly Address[];
   readonly nbd: readonly (Address | { readonly path: string })[];
   readonly nbdTls: NbdTlsOptions | undefined;
+  /** Each `NQN` or `NQN=FILE`. */
   readonly hosts: readonly string[] | "any";
   readonly nqn: string;
   readonly bytes: number | undefined;
@@ -178,6 +187,33 @@ function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
   return own && ca !== "any" ? { ...own, ...authorityOf("--nbd-", files) } : own;
 }
 
+/** A host in `NQN` or `NQN=FILE`. @throws CommandError */
+function hostOf(text: string): string | NvmeAdmittedHost {
+  const end = text.indexOf("=");
+  if (end < 0) return text;
+  const nqn = text.slice(0, end);
+  try {
+    const lines = readFileSync(text.slice(end + 1), "utf8")
+      .split("\n")
+      .map((line) => line.trim());
+    const [secret = "", controllerSecret] = lines.filter((line) => line !== "");
+    return { nqn, secret, ...(controllerSecret === undefined ? {} : { controllerSecret }) };
+  } catch (error) {
+    throw new CommandError(`--allow-host: ${(error as Error).message}`, 1, error);
+  }
+}
+
+async function makeSecretFile(file: string, terminal: Terminal): Promise<number> {
+  const nvme = await loadNvme();
+  try {
+    writeFileSync(file, `${nvme.makeSecret()}\n`, { mode: 0o600, flag: "wx" });
+  } catch (error) {
+    throw new CommandError((error as Error).message, 1, error);
+  }
+  terminal.print(`wrote ${file}`);
+  return 0;
+}
+
 /** The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for what has another form: a path. */
 function addressOf(option: string, text: string): Address | undefined {
   const [, inBrackets, plain, digits = ""] = /^(?:\[([^\]/]+)\]|([^[\]:/]+)):(\d+)$/.exec(text) ?? [];
@@ -223,7 +259,8 @@ async function loadNvme(): Promise<Nvme> {
 }
 
 async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
-  const { nqn, hosts } = plan;
+  const { nqn } = plan;
+  const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: [device], hosts }];
   for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, subsystems })));

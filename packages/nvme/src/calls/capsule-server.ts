@@ -17,7 +17,14 @@ import {
   sqeBytes,
   uint64At,
 } from "../nvme/command.ts";
-import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import {
+  type Admitted,
+  admittance,
+  type Connected,
+  type Controller,
+  type Queue,
+  unprovenCommands,
+} from "../nvme/controller.ts";
 import { messageFacts } from "../nvme/identify.ts";
 import type { FusedWork, IoWork } from "../nvme/io-command.ts";
 import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
@@ -32,8 +39,16 @@ const maxQueues = 1024;
 
 type ConnectQueue = (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
 
+/** How much a queue may take of the target. */
+interface QueueBounds {
+  /** Memory for the data of its commands. */
+  readonly maxBytes: number;
+  /** How long its host may take to prove who it is. */
+  readonly handshakeTimeoutMs: number;
+}
+
 /** A target as a service: its queues live as long as the streams of their hosts. */
-export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implementation {
+export function serveCapsules(connect: ConnectQueue, bounds: QueueBounds): Implementation {
   const queues = new Map<number, CallQueue>();
   /** A queue belongs to the peer that has opened it. */
   const queueOf = (capsule: Buffer, call: CallContext): CallQueue => {
@@ -48,7 +63,7 @@ export function serveCapsules(connect: ConnectQueue, maxBytes: number): Implemen
       const command = commandOf(capsule);
       const data = capsule.subarray(dataAt.capsule);
       const key = randomBytes(6).readUIntLE(0, 6);
-      const queue = new CallQueue(call.peer, maxBytes);
+      const queue = new CallQueue(call.peer, bounds);
       try {
         const completion =
           queues.size < maxQueues
@@ -123,24 +138,27 @@ class CallQueue implements Queue {
   readonly #buffers = new SpareBuffers();
   readonly #answers = new CutBuffers();
   #settle = () => {};
-  #controller: Controller | undefined;
-  #queueId = 0;
-  #entries = 0;
+  readonly #handshakeTimeoutMs: number;
+  #admitted: Admitted | undefined;
+  /** How many commands may be open. */
+  #maxOpen = 0;
+  #proving: NodeJS.Timeout | undefined;
   /** Commands that have no answer yet, and those of them that a device works on. */
   #open = 0;
   #underWay = 0;
   #isGone = false;
   #onGone = () => {};
 
-  constructor(peer: string, maxBytes: number) {
+  constructor(peer: string, { maxBytes, handshakeTimeoutMs }: QueueBounds) {
     this.peer = peer;
+    this.#handshakeTimeoutMs = handshakeTimeoutMs;
     this.#memory = new Credit(maxBytes);
     this.settled = new Promise((resolve) => (this.#settle = resolve));
   }
 
   /** Connected, and not ended. */
   get isOpen(): boolean {
-    return this.#controller !== undefined && !this.#isGone && !this.#controller.isEnded;
+    return this.#admitted !== undefined && !this.#isGone && !this.#admitted.controller.isEnded;
   }
 
   async connect(connect: ConnectQueue, command: Command, data: Buffer): Promise<Completion> {
@@ -151,11 +169,18 @@ class CallQueue implements Queue {
     if (command.bytes !== 1024 || data.length !== 1024) return { status: status.sglLength };
     const connected = await connect(this, command, data);
     if ("refused" in connected) return connected.refused;
-    const { controller, queueId, entries } = connected;
-    this.#controller = controller;
-    this.#queueId = queueId;
-    this.#entries = entries;
-    return { status: status.success, result: BigInt(controller.id) };
+    const { entries, authentication } = connected;
+    this.#admitted = connected;
+    this.#maxOpen = entries;
+    if (authentication !== undefined) {
+      this.#maxOpen = Math.min(entries, unprovenCommands);
+      this.#proving = setTimeout(() => this.abort(), this.#handshakeTimeoutMs);
+      void authentication.done.then(() => {
+        clearTimeout(this.#proving);
+        this.#maxOpen = entries;
+      });
+    }
+    return admittance(connected);
   }
 
   abort(): void {
@@ -175,16 +200,18 @@ class CallQueue implements Queue {
   /** The host's stream is over. */
   leave(): void {
     this.#isGone = true;
-    if (this.#queueId === 0) this.#controller?.end();
+    clearTimeout(this.#proving);
+    if (this.#admitted?.queueId === 0) this.#admitted.controller.end();
     if (this.#underWay === 0) this.#settle();
   }
 
   /** A command whose data, either way, are in its capsules. */
   async execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
-    const controller = this.#begin(1);
-    if (controller === undefined) return answerOf(command, { status: status.notReady });
+    const admitted = this.#begin(1);
+    if (admitted === undefined) return answerOf(command, { status: status.notReady });
+    const { controller } = admitted;
     try {
-      const work = workOf(controller, this.#queueId, command);
+      const work = workOf(admitted, command);
       if ("code" in work) return answerOf(command, { status: work });
       if (work.bytes > 0 && isFromHost(command)) {
         if (command.sglKind !== sgl.inCapsule) return answerOf(command, { status: status.sglType });
@@ -228,8 +255,9 @@ class CallQueue implements Queue {
 
   /** A command whose data the host has in its memory. */
   gather(command: Command, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
-    return this.#counted([command], async (controller) => {
-      const work = this.#workOnMemory(controller, command, memory.byteLength, isFromHost(command));
+    return this.#counted([command], async (admitted) => {
+      const { controller } = admitted;
+      const work = this.#workOnMemory(admitted, command, memory.byteLength, isFromHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(work.bytes, call, async (data) => {
         await call.get(memory, data);
@@ -241,8 +269,9 @@ class CallQueue implements Queue {
 
   /** A command that fills the memory of the host. */
   scatter(command: Command, memory: RemoteRegionLike<"write">, call: CallContext): Promise<Buffer> {
-    return this.#counted([command], async (controller) => {
-      const work = this.#workOnMemory(controller, command, memory.byteLength, isToHost(command));
+    return this.#counted([command], async (admitted) => {
+      const { controller } = admitted;
+      const work = this.#workOnMemory(admitted, command, memory.byteLength, isToHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(
         work.bytes,
@@ -256,8 +285,9 @@ class CallQueue implements Queue {
 
   /** A fused operation whose data are in the capsule. */
   fuse(commands: Fused, inCapsule: Buffer): Promise<Buffer> {
-    return this.#counted(commands, async (controller) => {
-      const work = this.#fusedWork(controller, commands, inCapsule.length, sgl.inCapsule);
+    return this.#counted(commands, async (admitted) => {
+      const { controller } = admitted;
+      const work = this.#fusedWork(admitted, commands, inCapsule.length, sgl.inCapsule);
       if (!("run" in work)) return answersOf(commands, work);
       const [expected, data] = [inCapsule.subarray(0, work.bytes), inCapsule.subarray(work.bytes)];
       return answersOf(commands, await this.#run(controller, () => work.run(expected, data), fusedBroken));
@@ -266,8 +296,9 @@ class CallQueue implements Queue {
 
   /** A fused operation whose data the host has in its memory. */
   gatherFused(commands: Fused, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
-    return this.#counted(commands, async (controller) => {
-      const work = this.#fusedWork(controller, commands, memory.byteLength, sgl.transport);
+    return this.#counted(commands, async (admitted) => {
+      const { controller } = admitted;
+      const work = this.#fusedWork(admitted, commands, memory.byteLength, sgl.transport);
       if (!("run" in work)) return answersOf(commands, work);
       const completions = await this.#withMemory(2 * work.bytes, call, async (data) => {
         await call.get(memory, data);
@@ -280,12 +311,12 @@ class CallQueue implements Queue {
 
   /** The work, or the completions of commands that are at fault. Data of the second lie behind those of the first. */
   #fusedWork(
-    controller: Controller,
+    admitted: Admitted,
     commands: Fused,
     dataBytes: number,
     kind: number,
   ): FusedWork | readonly [Completion, Completion] {
-    const work = fusedWorkOf(controller, this.#queueId, ...commands);
+    const work = fusedWorkOf(admitted, ...commands);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const faults = commands.map(({ sglKind, sglOffset, bytes }, index): Status | undefined => {
       if (sglKind !== kind) return status.sglType;
@@ -321,8 +352,8 @@ class CallQueue implements Queue {
     });
   }
 
-  #workOnMemory(controller: Controller, command: Command, memoryBytes: number, isThisWay: boolean) {
-    const work = workOf(controller, this.#queueId, command);
+  #workOnMemory(admitted: Admitted, command: Command, memoryBytes: number, isThisWay: boolean) {
+    const work = workOf(admitted, command);
     if ("code" in work) return work;
     if (command.sglKind !== sgl.transport) return status.sglType;
     const fits = isThisWay && work.bytes > 0 && command.bytes === work.bytes && memoryBytes === work.bytes;
@@ -330,34 +361,41 @@ class CallQueue implements Queue {
   }
 
   /** Counts commands as open. Undefined where there is no room: the caller answers that it is not ready. */
-  #begin(commands: number): Controller | undefined {
-    if (this.#controller === undefined || this.#controller.isEnded) throw queueEnded();
+  #begin(commands: number): Admitted | undefined {
+    if (this.#admitted === undefined || this.#admitted.controller.isEnded) throw queueEnded();
     // A host that has given up a call may use its place again before the device is done.
-    if (this.#open + commands > this.#entries) return undefined;
+    if (this.#open + commands > this.#maxOpen) return undefined;
     this.#open += commands;
-    return this.#controller;
+    return this.#admitted;
   }
 
   async #counted(
     commands: readonly Command[],
-    work: (controller: Controller) => Promise<Buffer>,
+    work: (admitted: Admitted) => Promise<Buffer>,
   ): Promise<Buffer> {
-    const controller = this.#begin(commands.length);
-    if (controller === undefined)
+    const admitted = this.#begin(commands.length);
+    if (admitted === undefined)
       return Buffer.concat(commands.map((command) => answerOf(command, { status: status.notReady })));
     try {
-      return await work(controller);
+      return await work(admitted);
     } finally {
       this.#open -= commands.length;
     }
   }
 
   /** Nothing begins when the queue has ended. */
-  async #run<T>(controller: Controller, work: () => Promise<T>, broken: T): Promise<T> {
+  async #run<T extends Completion | readonly Completion[]>(
+    controller: Controller,
+    work: () => Promise<T>,
+    broken: T,
+  ): Promise<T> {
     if (!(await controller.mayBegin()) || this.#isGone) throw queueEnded();
     this.#underWay++;
     try {
-      return await work();
+      const done = await work();
+      // The answer leaves before the end of the stream does.
+      if ("isLast" in done) setImmediate(() => this.abort());
+      return done;
     } catch {
       return broken;
     } finally {

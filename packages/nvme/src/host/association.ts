@@ -1,6 +1,15 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { authenticate, type HostSecrets } from "../authentication/host-side.ts";
+import { securityProtocol } from "../authentication/messages.ts";
 import type { NvmeAccess } from "../nvme/access.ts";
-import { accessLogPage, admin, fabrics, fabricsOpcode, newEntry } from "../nvme/command.ts";
+import {
+  accessLogPage,
+  admin,
+  authenticationWanted,
+  fabrics,
+  fabricsOpcode,
+  newEntry,
+} from "../nvme/command.ts";
 import { accessEvents, type ControllerInstance } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { accessLogLength, parseAccessLog } from "./access-log.ts";
@@ -12,6 +21,8 @@ export interface Identity {
   /** 16 bytes. */
   readonly hostId: Buffer;
   readonly nqn: string;
+  /** By which it proves that. */
+  readonly secrets?: HostSecrets | undefined;
 }
 
 export interface AssociationOptions {
@@ -300,7 +311,35 @@ export class Association {
     data.write(identity.nqn, 256);
     data.write(identity.hostNqn, 512);
     const entry = newEntry(fabricsOpcode, fabrics.connect, words);
-    return Number((await this.#command("Connect", { entry, fromHost: data }, queue)) & 0xffffn);
+    const result = Number((await this.#command("Connect", { entry, fromHost: data }, queue)) & 0xffffffffn);
+    await this.#prove(queue, queueId, result);
+    return result & 0xffff;
+  }
+
+  /** Proves who this host is, where the controller asks for it in the result of Connect. */
+  async #prove(queue: SubmissionQueue, queueId: number, connected: number): Promise<void> {
+    const { secrets, hostNqn, nqn } = this.#options.identity;
+    if ((connected & authenticationWanted.secureChannel) !== 0)
+      throw new Error("the target wants a secure channel, which this host does not have");
+    if ((connected & authenticationWanted.plain) === 0) {
+      // A target may let the proof of the admin queue be that of the I/O queues.
+      if (secrets?.controllerSecret === undefined || queueId !== 0) return;
+      throw new Error("the target asks for no secret, so it does not prove that it has controllerSecret");
+    }
+    if (secrets === undefined) throw new Error("the target wants a secret, and this host has none");
+    const command = async (type: number, bytes: number, data: Pick<HostCommand, "fromHost" | "toHost">) => {
+      const { secp, spsp0, spsp1 } = securityProtocol;
+      const entry = newEntry(fabricsOpcode, type, [
+        spsp0 * 0x100 + spsp1 * 0x1_0000 + secp * 0x100_0000,
+        bytes,
+      ]);
+      await this.#command("authentication", { entry, ...data }, queue);
+    };
+    const way = {
+      send: (message: Buffer) => command(fabrics.authenticationSend, message.length, { fromHost: message }),
+      get: (into: Buffer) => command(fabrics.authenticationReceive, into.length, { toHost: into }),
+    };
+    await authenticate(way, { hostNqn, subsystemNqn: nqn }, secrets);
   }
 
   async #enable(timeoutMs: number): Promise<void> {

@@ -15,6 +15,7 @@ import {
   text,
 } from "cinnabar/options";
 import type { Engine } from "cinnabar/standard";
+import { secretField } from "../authentication/secret.ts";
 import { CallSubmissionQueue } from "../calls/submission-queue.ts";
 import { BlockDeviceError } from "../device/block-device.ts";
 import { accessOfStatus, type NvmeAccess } from "../nvme/access.ts";
@@ -81,6 +82,13 @@ export interface NvmeHostOptions extends NvmeConnectionOptions {
   readonly reconnectMs?: number;
   /** How long operations wait when no path is connected, in milliseconds. Default: 60,000. */
   readonly lossTimeoutMs?: number;
+  /**
+   * The secret of this host, as `makeSecret` gives it: it is proved to targets that ask for it, by DH-HMAC-CHAP. Such
+   * targets know `hostNqn`.
+   */
+  readonly secret?: string;
+  /** The secret of the subsystem. A target that does not prove that it has it is not used. It takes `secret`, too. */
+  readonly controllerSecret?: string;
 }
 
 /** One path at this moment. */
@@ -132,6 +140,9 @@ const connectionFields = {
   timeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
 } satisfies FieldsOf<NvmeConnectionOptions>;
 
+/** They are read when they are checked. */
+const secretFields = { secret: secretField, controllerSecret: secretField };
+
 const fields = {
   ...connectionFields,
   nqn: required(nqnField),
@@ -141,7 +152,7 @@ const fields = {
   keepAliveMs: milliseconds({ low: 0, fallback: 10_000 }),
   reconnectMs: milliseconds({ low: 1, fallback: 1000 }),
   lossTimeoutMs: milliseconds({ low: 0, fallback: 60_000 }),
-} satisfies FieldsOf<NvmeHostOptions>;
+} satisfies FieldsOf<Omit<NvmeHostOptions, keyof typeof secretFields>>;
 
 /** How often a command is repeated whose target answers that it may be. */
 const maxRepetitions = 5;
@@ -385,7 +396,9 @@ export class NvmeHost implements AsyncDisposable {
   async #associate(path: Path): Promise<Association> {
     const { nqn, queues, queueDepth, keepAliveMs } = this.#resolved;
     const { signal } = this.#closing;
-    const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn };
+    const { secret, controllerSecret } = this.#resolved;
+    const secrets = secret && { secret, controllerSecret };
+    const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn, secrets };
     const accessChanged = () => this.#changed();
     const options = { identity, queues, queueDepth, keepAliveMs, accessChanged };
     const association = await Association.open(path.open, options, signal);
@@ -530,7 +543,13 @@ export class NvmeHost implements AsyncDisposable {
 const isOpen = (path: Path): path is OpenPath => path.association?.isLost === false;
 
 function resolveHost(options: NvmeHostOptions) {
-  return resolveOptions("NvmeHost.connect", options, fields);
+  const where = "NvmeHost.connect";
+  const resolved = resolveOptions(where, options, { ...fields, ...secretFields });
+  if (resolved.controllerSecret !== undefined && resolved.secret === undefined)
+    throw new TypeError(`${where}: controllerSecret needs secret: a target proves itself to hosts that did`);
+  if (resolved.secret !== undefined && resolved.hostNqn === undefined)
+    throw new TypeError(`${where}: secret needs hostNqn, by which targets know it`);
+  return resolved;
 }
 
 const randomNqn = (): string => `nqn.2014-08.org.nvmexpress:uuid:${randomUUID()}`;

@@ -38,7 +38,17 @@ export const fuse = { none: 0, first: 1, second: 2 } as const;
 export const fabricsOpcode = 0x7f;
 
 /** Types of fabrics commands. */
-export const fabrics = { propertySet: 0x00, connect: 0x01, propertyGet: 0x04, disconnect: 0x08 } as const;
+export const fabrics = {
+  propertySet: 0x00,
+  connect: 0x01,
+  propertyGet: 0x04,
+  authenticationSend: 0x05,
+  authenticationReceive: 0x06,
+  disconnect: 0x08,
+} as const;
+
+/** Bits of the result of Connect: the host must authenticate, or must do so for a secure channel. */
+export const authenticationWanted = { plain: 1 << 17, secureChannel: 1 << 18 } as const;
 
 /** Kinds of SGL descriptors: type and subtype. One that is keyed names memory of the host. */
 export const sgl = { inCapsule: 0x01, transport: 0x5a, keyed: 0x40, keyedInvalidate: 0x4f } as const;

@@ -1,8 +1,10 @@
 import { randomBytes, randomInt } from "node:crypto";
+import type { ControllerAuthentication } from "../authentication/controller-side.ts";
 import {
   accessChanged,
   accessLogPage,
   admin,
+  authenticationWanted,
   type Command,
   discoveryNqn,
   fabrics,
@@ -48,9 +50,25 @@ export interface Queue {
 }
 
 /** What a Connect came to: the controller and the number of the queue, or why not. */
-export type Connected =
-  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
-  | { readonly refused: Completion };
+export type Connected = Admitted | { readonly refused: Completion };
+
+/** A queue that is connected. */
+export interface Admitted {
+  readonly controller: Controller;
+  readonly queueId: number;
+  readonly entries: number;
+  /** What the host must do first. Undefined where nobody asks for a proof. */
+  readonly authentication?: ControllerAuthentication | undefined;
+}
+
+/** The answer to a Connect that is not refused. */
+export const admittance = ({ controller, authentication }: Admitted): Completion => ({
+  status: status.success,
+  result: BigInt(controller.id | (authentication === undefined ? 0 : authenticationWanted.plain)),
+});
+
+/** Commands that a queue has open at most, until its host has proved who it is: such a host sends one at a time. */
+export const unprovenCommands = 4;
 
 /** Who a controller serves. */
 export interface HostFacts {
@@ -84,6 +102,8 @@ export class Controller {
   readonly #instance: ControllerInstance;
   readonly #facts: TransportFacts;
   readonly #queues = new Map<number, Queue>();
+  /** I/O queues whose hosts have not proved that they are this one. They have no number yet. */
+  readonly #unproven = new Set<Queue>();
   #markEnded = () => {};
   #isEnded = false;
   #configuration = 0;
@@ -163,9 +183,21 @@ export class Controller {
     return this.#look;
   }
 
-  /** Takes an I/O queue; false where the number is in use. */
-  add(queueId: number, queue: Queue): boolean {
+  /**
+   * Takes an I/O queue; false where the number is in use.
+   *
+   * @param proved when the host has proved who it is. Until then the number stays free for a host that can.
+   */
+  add(queueId: number, queue: Queue, proved?: Promise<void>): boolean {
     if (this.#queues.has(queueId)) return false;
+    if (proved !== undefined) {
+      this.#unproven.add(queue);
+      void queue.settled.then(() => this.#unproven.delete(queue));
+      void proved.then(() => {
+        if (!this.#unproven.delete(queue) || !this.isReady || !this.add(queueId, queue)) queue.abort();
+      });
+      return true;
+    }
     this.#queues.set(queueId, queue);
     void queue.settled.then(() => {
       if (this.#queues.get(queueId) === queue) this.#queues.delete(queueId);
@@ -180,15 +212,20 @@ export class Controller {
     clearTimeout(this.#keepAlive);
     for (const waiting of this.#eventRequests.values()) waiting({ status: status.abortRequested });
     this.#eventRequests.clear();
-    const queues = [...this.#queues.values()];
+    const queues = [...this.#queues.values(), ...this.#unproven];
     for (const queue of queues) queue.abort();
     void Promise.all(queues.map(({ settled }) => settled)).then(this.#markEnded);
   }
 
-  /** Executes a command of the admin queue, other than Connect. */
-  async execute(command: Command): Promise<Completion> {
+  /** The host has sent a command of the admin queue. */
+  hear(): void {
     this.#heardAtMs = performance.now();
     this.#keepAlive?.refresh();
+  }
+
+  /** Executes a command of the admin queue, other than Connect and those of authentication. */
+  async execute(command: Command): Promise<Completion> {
+    this.hear();
     const { opcode, entry } = command;
     if (opcode === fabricsOpcode) return this.#property(command);
     switch (opcode) {
@@ -270,6 +307,7 @@ export class Controller {
     if (!isEnabled && wasEnabled) {
       this.#status = 0;
       for (const [queueId, queue] of this.#queues) if (queueId !== 0) queue.abort();
+      for (const queue of this.#unproven) queue.abort();
     }
     if (isShutDown) {
       const { namespaces } = this.subsystem;

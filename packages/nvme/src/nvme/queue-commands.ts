@@ -1,5 +1,5 @@
 import { type Command, fuse, fuseOf } from "./command.ts";
-import type { Controller } from "./controller.ts";
+import { type Admitted, type Controller, unprovenCommands } from "./controller.ts";
 import { type Completion, status } from "./status.ts";
 
 /** A command that came, with what its transport knows of it. */
@@ -10,13 +10,14 @@ export interface Arrived {
 /** What a transport does for the commands of its queue. */
 export interface Transport<A extends Arrived> {
   /** Does a command. Undefined where the queue ends before there is an answer. */
-  execute(controller: Controller, arrived: A): Promise<Completion | undefined>;
+  execute(admitted: Admitted, arrived: A): Promise<Completion | undefined>;
   /** Does both commands of a fused operation. */
   executeFused(
-    controller: Controller,
+    admitted: Admitted,
     first: A,
     second: A,
   ): Promise<readonly [Completion, Completion] | undefined>;
+  /** Answers, and ends the queue behind the answer that is the last. */
   respond(arrived: A, completion: Completion): void;
 }
 
@@ -28,10 +29,9 @@ export class QueueCommands<A extends Arrived> {
   readonly #inFlight = new Set<number>();
   /** The first command of a fused operation, until the next command comes. */
   #first: A | undefined;
-  #controller: Controller | undefined;
-  #queueId = 0;
-  /** Entries of the queue. Before Connect there is room for that alone. */
-  #entries = 1;
+  #admitted: Admitted | undefined;
+  /** How many commands may be open. Before Connect there is room for that alone. */
+  #maxOpen = 1;
   #head = 0;
   /** Commands that a device works on. */
   #underWay = 0;
@@ -44,12 +44,16 @@ export class QueueCommands<A extends Arrived> {
   }
 
   /** Undefined before Connect. */
-  get controller(): Controller | undefined {
-    return this.#controller;
+  get admitted(): Admitted | undefined {
+    return this.#admitted;
   }
 
-  get queueId(): number {
-    return this.#queueId;
+  get controller(): Controller | undefined {
+    return this.#admitted?.controller;
+  }
+
+  get #queueId(): number {
+    return this.#admitted?.queueId ?? 0;
   }
 
   /** The queue has ended: no command begins. */
@@ -57,9 +61,9 @@ export class QueueCommands<A extends Arrived> {
     return this.#isGone;
   }
 
-  /** As many commands have no answer as the queue has entries. */
+  /** As many commands have no answer as the queue has entries, or as a host may have that has proved nothing. */
   get isFull(): boolean {
-    return this.#inFlight.size >= this.#entries;
+    return this.#inFlight.size >= this.#maxOpen;
   }
 
   /** How far the controller has read the queue, for the next answer. */
@@ -69,17 +73,24 @@ export class QueueCommands<A extends Arrived> {
 
   /** Counts a command that came. */
   count(): void {
-    this.#head = (this.#head + 1) % Math.max(this.#entries, 2);
+    this.#head = (this.#head + 1) % (this.#admitted?.entries ?? 2);
   }
 
-  connect(controller: Controller, queueId: number, entries: number): void {
-    this.#controller = controller;
-    this.#queueId = queueId;
-    this.#entries = entries;
+  /** @param admit the host has proved who it is, or need not */
+  connect(admitted: Admitted, admit: () => void): void {
+    const { entries, authentication } = admitted;
+    this.#admitted = admitted;
+    const open = () => {
+      this.#maxOpen = entries;
+      if (!this.#isGone) admit();
+    };
+    if (authentication === undefined) return open();
+    this.#maxOpen = Math.min(entries, unprovenCommands);
+    void authentication.done.then(open);
   }
 
   /** Begins a command, with the first one of its fused operation. Such a first one waits for the next command. */
-  take(controller: Controller, arrived: A): void {
+  take(admitted: Admitted, arrived: A): void {
     const { command } = arrived;
     const first = this.#first;
     this.#first = undefined;
@@ -92,7 +103,7 @@ export class QueueCommands<A extends Arrived> {
     }
     this.#inFlight.add(command.id);
     if (first !== undefined && isSecond) {
-      void this.#transport.executeFused(controller, first, arrived).then((completions) => {
+      void this.#transport.executeFused(admitted, first, arrived).then((completions) => {
         for (const [index, one] of [first, arrived].entries()) this.#complete(one, completions?.[index]);
       });
       return;
@@ -101,9 +112,7 @@ export class QueueCommands<A extends Arrived> {
       this.#first = arrived;
       return;
     }
-    void this.#transport
-      .execute(controller, arrived)
-      .then((completion) => this.#complete(arrived, completion));
+    void this.#transport.execute(admitted, arrived).then((completion) => this.#complete(arrived, completion));
   }
 
   /** Lets the device work, unless the queue has ended. Undefined where it has. */
@@ -128,7 +137,7 @@ export class QueueCommands<A extends Arrived> {
   /** The connection is over. With the admin queue, the controller ends. */
   leave(): void {
     this.#isGone = true;
-    if (this.#queueId === 0) this.#controller?.end();
+    if (this.#queueId === 0) this.controller?.end();
     if (this.#underWay === 0) this.#settle();
   }
 

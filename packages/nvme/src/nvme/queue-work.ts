@@ -1,16 +1,20 @@
+import { maxMessageBytes, securityProtocol } from "../authentication/messages.ts";
 import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, sgl } from "./command.ts";
-import type { Controller } from "./controller.ts";
+import type { Admitted } from "./controller.ts";
 import { maxTransferBytes } from "./identify.ts";
 import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** What a command of a queue asks for, whatever transport it came by: the work, or the status that it deserves. */
-export function workOf(controller: Controller, queueId: number, command: Command): IoWork | Status {
+export function workOf(admitted: Admitted, command: Command): IoWork | Status {
+  const { controller, queueId, authentication } = admitted;
   const { opcode, fabricsType, flags, nsid } = command;
   const part = fuseOf(command);
   if (flags >>> 6 !== 1) return status.invalidField;
   // One whose other half is there is not asked for alone.
   if (part !== fuse.none) return isFusable(queueId, part) ? status.fusedMissing : status.invalidField;
+  if (isOfAuthentication(command)) return authenticationWork(admitted, command);
+  if (authentication?.isDone === false) return status.authenticationRequired;
   if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || queueId !== 0)) return status.sequence;
   if (queueId === 0) {
     const bytes = controller.bytesOf(command);
@@ -32,13 +36,42 @@ export function workOf(controller: Controller, queueId: number, command: Command
   };
 }
 
+const isOfAuthentication = ({ opcode, fabricsType }: Command): boolean =>
+  opcode === fabricsOpcode &&
+  (fabricsType === fabrics.authenticationSend || fabricsType === fabrics.authenticationReceive);
+
+/** What Authentication Send or Receive asks for. */
+function authenticationWork(
+  { controller, queueId, authentication }: Admitted,
+  { entry, fabricsType }: Command,
+): IoWork | Status {
+  const { secp, spsp0, spsp1 } = securityProtocol;
+  if (authentication === undefined) return status.invalidField;
+  if (entry[41] !== spsp0 || entry[42] !== spsp1 || entry[43] !== secp) return status.invalidField;
+  const bytes = entry.readUInt32LE(44);
+  if (bytes === 0 || bytes > maxMessageBytes) return status.invalidField;
+  return {
+    bytes,
+    run: async (data) => {
+      if (queueId === 0) controller.hear();
+      if (fabricsType === fabrics.authenticationSend)
+        return { status: status.success, ...(!authentication.take(data) && { isLast: true }) };
+      const next = authentication.next(data.length);
+      if (next === undefined) return { status: status.invalidField };
+      data.fill(0);
+      next.message.copy(data);
+      return { status: status.success, data, ...(next.isLast && { isLast: true }) };
+    },
+  };
+}
+
 /** What two commands that came one behind the other ask for, or the statuses that they deserve. */
 export function fusedWorkOf(
-  controller: Controller,
-  queueId: number,
+  { controller, queueId, authentication }: Admitted,
   first: Command,
   second: Command,
 ): FusedWork | readonly [Status, Status] {
+  if (authentication?.isDone === false) return [status.authenticationRequired, status.authenticationRequired];
   if (queueId === 0) return [status.invalidField, status.invalidField];
   if (fuseOf(first) !== fuse.first || fuseOf(second) !== fuse.second)
     return [status.fusedMissing, status.fusedMissing];

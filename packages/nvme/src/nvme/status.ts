@@ -35,6 +35,7 @@ export const status = {
   controllerBusy: transient(0x181),
   connectParameters: final(0x182),
   hostNotAllowed: final(0x184),
+  authenticationRequired: final(0x191),
   writeFault: transient(0x280),
   readError: transient(0x281),
   compareFailure: final(0x285),
@@ -56,4 +57,6 @@ export interface Completion {
   readonly result?: bigint;
   /** What the host reads. */
   readonly data?: Buffer;
+  /** The queue ends when the host has it. */
+  readonly isLast?: true;
 }

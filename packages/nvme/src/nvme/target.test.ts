@@ -652,7 +652,7 @@ describe("options of a target", () => {
     ],
     [
       { subsystems: [{ nqn, namespaces: [device] }] },
-      'subsystems[0].hosts must be an array of NQNs or "any"',
+      'subsystems[0].hosts must be an array of NQNs and hosts with secrets, or "any"',
     ],
     [
       { subsystems: [1, 2].map(() => ({ nqn, namespaces: [device], hosts: "any" })) },

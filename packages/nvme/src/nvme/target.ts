@@ -1,6 +1,7 @@
 import { createHash, randomBytes, randomInt } from "node:crypto";
 import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
 import type { Implementation } from "cinnabar/standard";
+import { ControllerAuthentication, type HostProof } from "../authentication/controller-side.ts";
 import { serveCapsules } from "../calls/capsule-server.ts";
 import type { BlockDevice } from "../device/block-device.ts";
 import { type NvmeRdmaOptions, RdmaServer, type RdmaServerOptions } from "../rdma/rdma-server.ts";
@@ -8,6 +9,7 @@ import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../so
 import { SocketServer } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
 import { Access, accesses, type NvmeAccess } from "./access.ts";
+import { type AdmittedHosts, admittedHosts, type NvmeAdmittedHost } from "./admitted-hosts.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
 import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
 import { maxIoQueues, maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
@@ -19,8 +21,11 @@ export interface NvmeSubsystem {
   readonly nqn: string;
   /** The devices, whose namespaces are numbered from 1 on. */
   readonly namespaces: readonly BlockDevice[];
-  /** The NQNs of the hosts that may connect, or `any` for every host that reaches the port. */
-  readonly hosts: readonly string[] | "any";
+  /**
+   * The hosts that may connect: NQNs, which anybody may claim, or hosts with a secret that they must prove. `any`: every
+   * host that reaches the port.
+   */
+  readonly hosts: readonly (string | NvmeAdmittedHost)[] | "any";
   /** How this target reaches the namespaces at first. Default: `optimized`. `setAccess` changes it. */
   readonly access?: NvmeAccess;
 }
@@ -41,7 +46,12 @@ export interface NvmeTargetOptions extends NvmeTargetBase, ConnectionLimits {
   readonly port?: number;
 }
 
-const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
+/** A subsystem whose fields were checked. */
+interface Resolved extends Omit<NvmeSubsystem, "hosts"> {
+  readonly hosts: AdmittedHosts;
+}
+
+const subsystemField = checkedBy((where, name, value): Resolved => {
   const expected = "a subsystem: an object with nqn, namespaces and hosts";
   if (typeof value !== "object" || value === null) return fail(TypeError, where, name, expected, value);
   const { nqn, namespaces, hosts, access } = value as NvmeSubsystem;
@@ -54,11 +64,9 @@ const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
     fail(TypeError, where, `${name}.nqn`, "an NVMe qualified name of at most 223 bytes", nqn);
   if (!Array.isArray(namespaces) || namespaces.length < 1 || namespaces.length > 1024)
     fail(TypeError, where, `${name}.namespaces`, "an array of 1 to 1024 devices", namespaces);
-  if (hosts !== "any" && !(Array.isArray(hosts) && hosts.every((one) => typeof one === "string")))
-    fail(TypeError, where, `${name}.hosts`, 'an array of NQNs or "any"', hosts);
   if (access !== undefined && !accesses.includes(access))
     fail(TypeError, where, `${name}.access`, `one of ${accesses.join(", ")}`, access);
-  return value as NvmeSubsystem;
+  return { ...(value as NvmeSubsystem), hosts: admittedHosts(where, `${name}.hosts`, hosts) };
 });
 
 const baseFields = {
@@ -80,7 +88,7 @@ export interface NvmeTargetStats extends ConnectionCounts {
 }
 
 interface Served extends SubsystemFacts {
-  readonly hosts: readonly string[] | "any";
+  readonly hosts: AdmittedHosts;
 }
 
 /**
@@ -111,7 +119,7 @@ export class NvmeTarget implements AsyncDisposable {
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
     this.#server = new SocketServer(limits, (socket) => new TcpQueue(socket, connect, maxBytes));
-    this.capsules = serveCapsules(connect, maxBytes);
+    this.capsules = serveCapsules(connect, { maxBytes, handshakeTimeoutMs: limits.handshakeTimeoutMs });
     this.#connection = { connect, maxBytes };
   }
 
@@ -245,20 +253,24 @@ export class NvmeTarget implements AsyncDisposable {
     if (host === undefined) return refuse(status.connectParameters, 512 | inData);
     const subsystem = nqn === undefined ? undefined : this.#find(nqn);
     if (subsystem === undefined) return refuse(status.connectParameters, 256 | inData);
-    if (subsystem.hosts !== "any" && !subsystem.hosts.includes(host)) return refuse(status.hostNotAllowed);
+    if (!isAdmitted(subsystem, host)) return refuse(status.hostNotAllowed);
+    const proof = subsystem.hosts === "any" ? undefined : subsystem.hosts.get(host);
     const facts = { nqn: host, id: data.toString("hex", 0, 16) };
     const controllerId = data.readUInt16LE(16);
     if (queueId === 0) {
       if (controllerId !== 0xffff) return refuse(status.connectParameters, 16 | inData);
-      return this.#newController(queue, facts, subsystem, entries, entry.readUInt32LE(48));
+      const wanted = { entries, keepAliveMs: entry.readUInt32LE(48) };
+      return this.#newController(queue, facts, subsystem, wanted, proof);
     }
     const controller = [...this.#controllers].find(({ id }) => id === controllerId);
     const isSame =
       controller?.host.nqn === host && controller.host.id === facts.id && controller.subsystem.nqn === nqn;
     if (controller === undefined || !isSame) return refuse(status.connectParameters, 16 | inData);
     if (!controller.isReady) return refuse(status.sequence);
-    if (queueId > maxIoQueues || !controller.add(queueId, queue)) return refuse(status.connectParameters, 42);
-    return { controller, queueId, entries };
+    const authentication = authenticationOf(proof, host, subsystem);
+    if (queueId > maxIoQueues || !controller.add(queueId, queue, authentication?.done))
+      return refuse(status.connectParameters, 42);
+    return { controller, queueId, entries, authentication };
   }
 
   /** A new controller, when what earlier ones of the host left under way is done: it might change blocks afterwards. */
@@ -266,8 +278,8 @@ export class NvmeTarget implements AsyncDisposable {
     queue: Queue,
     host: HostFacts,
     subsystem: Served,
-    entries: number,
-    keepAliveMs: number,
+    { entries, keepAliveMs }: { readonly entries: number; readonly keepAliveMs: number },
+    proof: HostProof | undefined,
   ): Promise<Connected> {
     const leaving = [...this.#controllers].filter(
       (one) => !one.checkAlive() && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
@@ -278,7 +290,7 @@ export class NvmeTarget implements AsyncDisposable {
     do this.#lastId = (this.#lastId % 0xffef) + 1;
     while (used.has(this.#lastId));
     const nqns = [...this.#subsystems.values()]
-      .filter(({ hosts }) => hosts === "any" || hosts.includes(host.nqn))
+      .filter((one) => isAdmitted(one, host.nqn))
       .map(({ nqn }) => nqn);
     const place = queue.place ?? { transport: "tcp" as const, ...this.#address };
     const discovery = { place, nqns };
@@ -289,7 +301,7 @@ export class NvmeTarget implements AsyncDisposable {
     });
     this.#controllers.add(controller);
     void controller.ended.then(() => this.#controllers.delete(controller));
-    return { controller, queueId: 0, entries };
+    return { controller, queueId: 0, entries, authentication: authenticationOf(proof, host.nqn, subsystem) };
   }
 
   #find(nqn: string): Served | undefined {
@@ -299,7 +311,13 @@ export class NvmeTarget implements AsyncDisposable {
   }
 }
 
-function servedOf(where: string, subsystems: readonly NvmeSubsystem[]): ReadonlyMap<string, Served> {
+const isAdmitted = ({ hosts }: Served, nqn: string): boolean => hosts === "any" || hosts.has(nqn);
+
+/** Each queue has its own, so that a connection proves nothing for another. */
+const authenticationOf = (proof: HostProof | undefined, hostNqn: string, { nqn }: Served) =>
+  proof && new ControllerAuthentication({ hostNqn, subsystemNqn: nqn }, proof);
+
+function servedOf(where: string, subsystems: readonly Resolved[]): ReadonlyMap<string, Served> {
   const served = new Map<string, Served>();
   for (const { nqn, namespaces, hosts, access } of subsystems) {
     if (served.has(nqn)) throw new TypeError(`${where}: two subsystems have the name ${nqn}`);

@@ -1,4 +1,8 @@
 import { expect, it, vi } from "vitest";
+import { ControllerAuthentication } from "../authentication/controller-side.ts";
+import { dhGroupNames } from "../authentication/dh-groups.ts";
+import { authenticate } from "../authentication/host-side.ts";
+import { hashNames, makeSecret, parseSecret, type Secret } from "../authentication/secret.ts";
 import type { BlockDevice } from "../device/block-device.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
@@ -14,6 +18,7 @@ import { RdmaQueue } from "./queue.ts";
 const mib = 1024 * 1024;
 const nqn = "nqn.2026-11.test:disk";
 const place = { transport: "rdma" as const, host: "10.0.0.7", port: 4420 };
+const ends = { hostNqn: "nqn.2026-11.test:host", subsystemNqn: nqn };
 const block = (value: number, bytes = 4096) => Buffer.alloc(bytes, value);
 const inCapsule = { sglKind: sgl.inCapsule };
 
@@ -25,6 +30,8 @@ interface Options {
   readonly admits?: boolean;
   readonly isConnected?: boolean;
   readonly stallTimeoutMs?: number;
+  /** What the host must prove. */
+  readonly secret?: Secret;
 }
 
 /** A queue of a controller that is enabled, connected unless asked otherwise. */
@@ -55,7 +62,10 @@ async function serve(options: Options = {}) {
     const words = [0, 0x14, 0x460001, 0];
     const enable = { opcode: fabricsOpcode, nsid: fabrics.propertySet, words };
     await controller.execute(parseCommand(commandEntry(enable)));
-    return { controller, queueId, entries };
+    const proof = { controllerSecret: undefined, hashes: hashNames, dhGroups: dhGroupNames };
+    const authentication =
+      options.secret && new ControllerAuthentication(ends, { ...proof, secret: options.secret });
+    return { controller, queueId, entries, authentication };
   };
   const dataMemory = new DataMemory(registered(data));
   const register = (bytes: number) => {
@@ -64,13 +74,14 @@ async function serve(options: Options = {}) {
     return registered(memory);
   };
   const over = vi.fn();
+  const admit = vi.fn(() => options.admits ?? true);
   const queue = new RdmaQueue(
     pair.asPair,
     {
       ...{ place, data: dataMemory, maxBytes: mib, connect, register },
       stallTimeoutMs: options.stallTimeoutMs ?? 30_000,
     },
-    { admit: () => options.admits ?? true, over, refuse: () => pair.close() },
+    { admit, over, refuse: () => pair.close() },
   );
   expect(pair.isAccepted).toBe(true);
   if (options.isConnected ?? true) {
@@ -78,7 +89,16 @@ async function serve(options: Options = {}) {
     pair.deliver(Buffer.concat([entry, fields]));
     await expect.poll(() => pair.answers.length + Number(pair.isOver)).toBe(1);
   }
-  return { pair, queue, device, memories, dataMemory, over, controller: () => controller as Controller };
+  return {
+    pair,
+    queue,
+    device,
+    memories,
+    dataMemory,
+    over,
+    admit,
+    controller: () => controller as Controller,
+  };
 }
 
 /** Sends commands, and gives the statuses of their answers by their numbers. */
@@ -106,6 +126,50 @@ it("takes Connect in the capsule and in the memory of the host", async () => {
   const fields = { opcode: fabricsOpcode, nsid: fabrics.connect, bytes: 1024, at: 512 };
   other.command({ ...fields, sglKind: sgl.keyedInvalidate });
   await expect.poll(() => other.answers).toMatchObject([{ status: 0, result: 1n }]);
+});
+
+it("has a host prove its secret with few places and little memory, and gives it the rest then", async () => {
+  const secret = parseSecret(makeSecret()) as Secret;
+  const { pair, memories, dataMemory, admit } = await serve({ secret, entries: 64 });
+  expect(pair.answers.splice(0)).toMatchObject([{ status: 0, result: 1n | (1n << 17n) }]);
+  const pinned = () => memories.reduce((sum, { buffer }) => sum + buffer.length, 0);
+  expect(pair.waiting).toBe(4);
+  expect(pinned()).toBeLessThan(32 * 1024);
+  pair.command(read(1, 0, 4096));
+  expect(await answers(pair, 1)).toEqual({ 1: 0x191 });
+  const command = async (nsid: number, bytes: number, more: object) => {
+    pair.command({ opcode: fabricsOpcode, id: 2, nsid, words: [0xe901_0100, bytes], bytes, ...more });
+    expect(await answers(pair, 1)).toEqual({ 2: 0 });
+  };
+  const way = {
+    send: async (message: Buffer) => {
+      message.copy(pair.memory);
+      await command(fabrics.authenticationSend, message.length, {});
+    },
+    get: async (into: Buffer) => {
+      expect(admit).not.toHaveBeenCalled();
+      await command(fabrics.authenticationReceive, into.length, { at: 8192 });
+      pair.memory.copy(into, 0, 8192, 8192 + into.length);
+    },
+  };
+  const free = dataMemory.freeBytes;
+  await authenticate(way, ends, { secret, controllerSecret: undefined });
+  expect(admit).toHaveBeenCalledTimes(1);
+  expect(dataMemory.freeBytes).toBe(free);
+  expect(pair.waiting).toBe(64);
+  for (let id = 0; id < 64; id++) pair.command({ ...write(id, id, 4096), ...inCapsule }, block(id));
+  expect(Object.values(await answers(pair, 64))).toEqual(Array(64).fill(0));
+});
+
+it("closes a queue behind the failure of its host's proof", async () => {
+  const secret = parseSecret(makeSecret()) as Secret;
+  const { pair, queue } = await serve({ secret });
+  pair.answers.length = 0;
+  const fields = { opcode: fabricsOpcode, nsid: fabrics.authenticationReceive, bytes: 64 };
+  pair.command({ ...fields, words: [0xe901_0100, 64] });
+  await queue.settled;
+  expect(pair.answers).toMatchObject([{ status: 0 }]);
+  expect(pair.memory.readUInt16BE(0)).toBe(0x00f1);
 });
 
 it("ends a host that takes no answer and no data for the time of a stall, and has its memory back", async () => {

@@ -11,7 +11,13 @@ import {
   sgl,
   sqeBytes,
 } from "../nvme/command.ts";
-import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import {
+  type Admitted,
+  admittance,
+  type Connected,
+  type Queue,
+  unprovenCommands,
+} from "../nvme/controller.ts";
 import { maxQueueEntries, maxTransferBytes, type Place, type TransportFacts } from "../nvme/identify.ts";
 import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
 import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
@@ -30,9 +36,9 @@ const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as cons
 /** A command with the data of its capsule. */
 interface Arrived {
   readonly command: Command;
-  /** They are in the memory of the slot, which takes the next capsule when the command is answered. */
+  /** They are in the slot, which takes the next capsule when the command is answered. */
   readonly inCapsule: Buffer;
-  readonly slot: number;
+  readonly slot: MemoryPart;
 }
 
 /** What the queues of a server have in common. */
@@ -57,8 +63,6 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   readonly #commands: QueueCommands<Arrived>;
   readonly #credit: Credit;
   readonly #greeting: RegisteredMemory;
-  /** A slot for each entry of the queue: a capsule; behind all of them the answers. */
-  #memory: RegisteredMemory | undefined;
   /** Places for answers that are free, and answers that wait for one. */
   readonly #answers: MemoryPart[] = [];
   readonly #waiting: (() => void)[] = [];
@@ -128,28 +132,33 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     if (!Buffer.isBuffer(data)) return this.#refuse(command, { status: data });
     const connected = await this.#service.connect(this, command, data);
     if ("refused" in connected) return this.#refuse(command, connected.refused);
-    const { controller, queueId, entries } = connected;
-    this.#commands.connect(controller, queueId, entries);
+    const { controller, entries, authentication } = connected;
+    const atFirst = authentication === undefined ? entries : Math.min(entries, unprovenCommands);
+    this.#commands.connect(connected, () => {
+      if (!this.#bounded.admit() || !this.#addSlots(entries - atFirst)) this.abort();
+    });
     // It ended meanwhile, and the controller did not know it.
     if (this.#pair.isOver) return this.#leave();
-    if (!controller.checkAlive() || !this.#bounded.admit()) return this.abort();
+    if (!controller.checkAlive()) return this.abort();
+    // The system may pin no more memory.
+    if (!this.#addSlots(atFirst)) return this.#refuse(command, { status: status.controllerBusy });
+    this.#answer(command, admittance(connected));
+  }
+
+  /** Takes memory for more commands of the queue: capsules, and behind all of them answers. False: there is none. */
+  #addSlots(count: number): boolean {
+    if (count === 0) return true;
+    let memory: RegisteredMemory;
     try {
-      this.#memory = this.#register(entries * (slotBytes + cqeBytes));
+      memory = this.#register(count * (slotBytes + cqeBytes));
     } catch {
-      // The system pins no more memory.
-      return this.#refuse(command, { status: status.controllerBusy });
+      return false;
     }
-    // That of the greeting is not used any more.
-    this.#answers.length = 0;
-    for (let slot = 0; slot < entries; slot++) {
-      this.#answers.push({
-        memory: this.#memory,
-        offset: entries * slotBytes + slot * cqeBytes,
-        bytes: cqeBytes,
-      });
-      this.#receive(this.#memory, slot);
+    for (let slot = 0; slot < count; slot++) {
+      this.#answers.push({ memory, offset: count * slotBytes + slot * cqeBytes, bytes: cqeBytes });
+      this.#receive({ memory, offset: slot * slotBytes, bytes: slotBytes });
     }
-    this.#answer(command, { status: status.success, result: BigInt(controller.id) });
+    return true;
   }
 
   /** The data of Connect, from its capsule or from the host's memory; or the status of one that has none. */
@@ -167,24 +176,24 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#answer(command, completion, () => this.abort());
   }
 
-  #receive(memory: RegisteredMemory, slot: number): void {
-    const offset = slot * slotBytes;
-    this.#pair.receive({ memory, offset, bytes: slotBytes }, (bytes) => {
-      if (bytes === undefined) return;
-      this.#take(memory.buffer.subarray(offset, offset + bytes), slot);
+  #receive(slot: MemoryPart): void {
+    const { memory, offset } = slot;
+    this.#pair.receive(slot, (bytes) => {
+      if (bytes !== undefined) this.#take(memory.buffer.subarray(offset, offset + bytes), slot);
     });
   }
 
-  #take(capsule: Buffer, slot: number): void {
-    const { controller } = this.#commands;
-    if (controller === undefined || capsule.length < sqeBytes) return this.abort();
+  #take(capsule: Buffer, slot: MemoryPart): void {
+    const { admitted } = this.#commands;
+    if (admitted === undefined || capsule.length < sqeBytes) return this.abort();
     this.#commands.count();
     const command = parseCommand(Buffer.from(capsule.subarray(0, sqeBytes)));
-    this.#commands.take(controller, { command, inCapsule: capsule.subarray(sqeBytes), slot });
+    this.#commands.take(admitted, { command, inCapsule: capsule.subarray(sqeBytes), slot });
   }
 
-  async execute(controller: Controller, { command, inCapsule }: Arrived): Promise<Completion | undefined> {
-    const work = workOf(controller, this.#commands.queueId, command);
+  async execute(admitted: Admitted, { command, inCapsule }: Arrived): Promise<Completion | undefined> {
+    const { controller } = admitted;
+    const work = workOf(admitted, command);
     if ("code" in work) return { status: work };
     const { bytes } = work;
     const isSent = bytes > 0 && isFromHost(command);
@@ -222,11 +231,12 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
 
   /** The memory of both is taken at once, so that no two operations share it. */
   async executeFused(
-    controller: Controller,
+    admitted: Admitted,
     first: Arrived,
     second: Arrived,
   ): Promise<readonly [Completion, Completion] | undefined> {
-    const work = fusedWorkOf(controller, this.#commands.queueId, first.command, second.command);
+    const { controller } = admitted;
+    const work = fusedWorkOf(admitted, first.command, second.command);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const { bytes } = work;
     const both = [first, second];
@@ -251,7 +261,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   respond({ command, slot }: Arrived, completion: Completion): void {
-    this.#answer(command, completion, undefined, slot);
+    this.#answer(command, completion, completion.isLast && (() => this.abort()), slot);
   }
 
   /** Memory of the queue's own, for as long as a device may work on what is in it. */
@@ -268,7 +278,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   /** Sends a completion when there is a place for it. The command's slot takes a capsule before the host may send one. */
-  #answer(command: Command, completion: Completion, sent?: () => void, slot?: number): void {
+  #answer(command: Command, completion: Completion, sent?: () => void, slot?: MemoryPart): void {
     if (this.#pair.isOver) return;
     const part = this.#answers.pop();
     if (part === undefined) {
@@ -281,7 +291,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     memory.buffer.writeUInt16LE(0, offset + 10);
     memory.buffer.writeUInt16LE(command.id, offset + 12);
     memory.buffer.writeUInt16LE(statusField(completion.status), offset + 14);
-    if (slot !== undefined && this.#memory !== undefined) this.#receive(this.#memory, slot);
+    if (slot !== undefined) this.#receive(slot);
     const done = this.#timed(() => {
       this.#answers.push(part);
       sent?.();

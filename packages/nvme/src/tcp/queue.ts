@@ -9,7 +9,7 @@ import {
   parseCommand,
   sgl,
 } from "../nvme/command.ts";
-import type { Connected, Controller, Queue } from "../nvme/controller.ts";
+import { type Admitted, admittance, type Connected, type Queue } from "../nvme/controller.ts";
 import { adminInCapsuleBytes, maxTransferBytes, messageFacts, type Place } from "../nvme/identify.ts";
 import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
 import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
@@ -173,9 +173,9 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     const command = parseCommand(header.subarray(8));
     if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
     this.#commands.count();
-    const { controller } = this.#commands;
-    if (controller === undefined) return this.#takeConnect(command, data, isWhole, admitted);
-    this.#commands.take(controller, { command, inCapsule: data, isWhole });
+    const queue = this.#commands.admitted;
+    if (queue === undefined) return this.#takeConnect(command, data, isWhole, admitted);
+    this.#commands.take(queue, { command, inCapsule: data, isWhole });
     return true;
   }
 
@@ -195,7 +195,8 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       return 0;
     }
     if (dataOffset !== length + digestBytes) throw new FatalError(fatal.field, 3, head);
-    const inCapsule = this.#commands.queueId === 0 ? adminInCapsuleBytes : this.facts.ioInCapsuleBytes;
+    const isOfIo = (this.#commands.admitted?.queueId ?? 0) !== 0;
+    const inCapsule = isOfIo ? this.facts.ioInCapsuleBytes : adminInCapsuleBytes;
     const dataBytes = bytes - dataOffset - (this.#digests.data ? 4 : 0);
     if (dataBytes <= 0 || dataBytes > (type === pduType.h2cData ? maxHostDataBytes : inCapsule))
       throw new FatalError(fatal.field, 4, head);
@@ -259,18 +260,20 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       this.#respond(command, connected.refused);
       return false;
     }
-    const { controller, queueId, entries } = connected;
-    this.#commands.connect(controller, queueId, entries);
-    if (!controller.checkAlive() || this.#commands.isGone || !admitted()) return false;
-    this.#respond(command, { status: status.success, result: BigInt(controller.id) });
+    this.#commands.connect(connected, () => {
+      if (!admitted()) this.#commands.abort();
+    });
+    if (!connected.controller.checkAlive() || this.#commands.isGone) return false;
+    this.#respond(command, admittance(connected));
     return true;
   }
 
   async execute(
-    controller: Controller,
+    admitted: Admitted,
     { command, inCapsule, isWhole }: Arrived,
   ): Promise<Completion | undefined> {
-    const work = workOf(controller, this.#commands.queueId, command);
+    const { controller } = admitted;
+    const work = workOf(admitted, command);
     if ("code" in work) return { status: work };
     let data = inCapsule;
     let memoryBytes = 0;
@@ -308,11 +311,12 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
 
   /** The memory of both is taken at once, so that no two operations share it. */
   async executeFused(
-    controller: Controller,
+    admitted: Admitted,
     first: Arrived,
     second: Arrived,
   ): Promise<readonly [Completion, Completion] | undefined> {
-    const work = fusedWorkOf(controller, this.#commands.queueId, first.command, second.command);
+    const { controller } = admitted;
+    const work = fusedWorkOf(admitted, first.command, second.command);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const both = [first, second];
     const faults = both.map(
@@ -371,13 +375,14 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     this.#respond(command, completion);
   }
 
-  #respond(command: Command, { status: outcome, result }: Completion): void {
+  #respond(command: Command, { status: outcome, result, isLast }: Completion): void {
     const header = Buffer.alloc(24);
     if (result !== undefined) header.writeBigUInt64LE(result, 8);
     header.writeUInt16LE(this.#commands.head, 16);
     header.writeUInt16LE(command.id, 20);
     header.writeUInt16LE(statusField(outcome), 22);
-    this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests));
+    const ended = isLast && (() => this.abort());
+    this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests), ended);
   }
 }
 

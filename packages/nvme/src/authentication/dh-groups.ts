@@ -1,0 +1,85 @@
+import { createDiffieHellman, type DiffieHellman } from "node:crypto";
+
+/** The groups of DH-HMAC-CHAP. Their identifiers on the wire are their places. */
+export const dhGroupNames = [
+  "null",
+  "ffdhe2048",
+  "ffdhe3072",
+  "ffdhe4096",
+  "ffdhe6144",
+  "ffdhe8192",
+] as const;
+
+/** A group of DH-HMAC-CHAP: of RFC 7919, or none. */
+export type NvmeDhGroup = (typeof dhGroupNames)[number];
+
+/** RFC 7919: the first number, counted on from 2^(bits - 130) e, that makes a prime whose half is a prime. */
+const counts: Readonly<Record<Exclude<NvmeDhGroup, "null">, number>> = {
+  ffdhe2048: 560_316,
+  ffdhe3072: 2_625_351,
+  ffdhe4096: 5_736_041,
+  ffdhe6144: 15_705_020,
+  ffdhe8192: 10_965_728,
+};
+
+const primes = new Map<NvmeDhGroup, Buffer>();
+
+/** The prime of a group: 2^bits - 2^(bits - 64) + 2^64 (floor(2^(bits - 130) e) + count) - 1. Big-endian. */
+export function primeOf(group: Exclude<NvmeDhGroup, "null">): Buffer {
+  let prime = primes.get(group);
+  if (prime === undefined) {
+    const bits = BigInt(group.slice("ffdhe".length));
+    const number =
+      (1n << bits) - (1n << (bits - 64n)) + ((eulers(bits - 130n) + BigInt(counts[group])) << 64n) - 1n;
+    prime = Buffer.from(number.toString(16), "hex");
+    primes.set(group, prime);
+  }
+  return prime;
+}
+
+/** floor(2^bits e), by the sum of 1 / n!. Its terms are cut, so they have bits beyond those that count. */
+function eulers(bits: bigint): bigint {
+  const spare = 64n;
+  let sum = 0n;
+  let term = 1n << (bits + spare);
+  for (let n = 1n; term > 0n; n++) {
+    sum += term;
+    term /= n;
+  }
+  return sum >> spare;
+}
+
+/** How long the values of a group are. */
+export const dhValueBytes = (group: NvmeDhGroup): number => (group === "null" ? 0 : primeOf(group).length);
+
+/** One side of an exchange of keys, in a group that is not null. */
+export class DhExchange {
+  readonly #group: Exclude<NvmeDhGroup, "null">;
+  readonly #own: DiffieHellman;
+
+  constructor(group: Exclude<NvmeDhGroup, "null">) {
+    this.#group = group;
+    this.#own = createDiffieHellman(primeOf(group), 2);
+    this.#own.generateKeys();
+  }
+
+  /** What the other side gets. */
+  get value(): Buffer {
+    const value = Buffer.alloc(dhValueBytes(this.#group));
+    const number = this.#own.getPublicKey();
+    number.copy(value, value.length - number.length);
+    return value;
+  }
+
+  /** What both sides have, as long as the prime. Undefined for a value that is none: 0, 1, and from the prime - 1 on. */
+  secretWith(value: Buffer): Buffer | undefined {
+    const prime = primeOf(this.#group);
+    // The prime is odd, so that one less differs in the last byte alone.
+    const isTooLarge =
+      Buffer.compare(value.subarray(0, -1), prime.subarray(0, -1)) > 0 ||
+      (value.subarray(0, -1).equals(prime.subarray(0, -1)) && (value.at(-1) ?? 0) >= (prime.at(-1) ?? 0) - 1);
+    const isTooSmall = value.subarray(0, -1).every((byte) => byte === 0) && (value.at(-1) ?? 0) < 2;
+    if (value.length !== prime.length || isTooLarge || isTooSmall) return undefined;
+    return this.#own.computeSecret(value);
+  }
+}

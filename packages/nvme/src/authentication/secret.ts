@@ -1,0 +1,58 @@
+import { createHmac, randomBytes } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { checkedBy } from "cinnabar/options";
+
+/** The hash functions of DH-HMAC-CHAP. Their identifiers on the wire are their places, from 1 on. */
+export const hashNames = ["sha256", "sha384", "sha512"] as const;
+
+/** A hash function of DH-HMAC-CHAP. */
+export type NvmeHash = (typeof hashNames)[number];
+
+/** The lengths of their digests. */
+export const digestBytes: Readonly<Record<NvmeHash, number>> = { sha256: 32, sha384: 48, sha512: 64 };
+
+/** A secret that was read. */
+export interface Secret {
+  readonly key: Buffer;
+  /** What makes the key that of one name. Undefined: the key is used as it is. */
+  readonly hash: NvmeHash | undefined;
+}
+
+/**
+ * Makes a secret for a host or for a subsystem, in the form of NVMe, `DHHC-1:…`: random bytes, as many as the hash
+ * function gives, and a checksum. Linux takes the same form.
+ *
+ * @param hash what makes the key of the secret and of the name that it is for. Default: `sha256`.
+ */
+export function makeSecret(hash: NvmeHash = "sha256"): string {
+  if (!hashNames.includes(hash)) throw new TypeError(`makeSecret: there is no hash ${hash}`);
+  const key = randomBytes(digestBytes[hash]);
+  const checksum = Buffer.alloc(4);
+  checksum.writeUInt32LE(crc32(key));
+  return `DHHC-1:0${hashNames.indexOf(hash) + 1}:${Buffer.concat([key, checksum]).toString("base64")}:`;
+}
+
+/** Undefined for what is no secret, or one that was damaged. */
+export function parseSecret(text: string): Secret | undefined {
+  const [, hash, base64] = /^DHHC-1:0([0-3]):([A-Za-z0-9+/]+=*):$/.exec(text) ?? [];
+  if (hash === undefined || base64 === undefined) return undefined;
+  const bytes = Buffer.from(base64, "base64");
+  const key = bytes.subarray(0, -4);
+  if (!Object.values(digestBytes).includes(key.length)) return undefined;
+  if (bytes.readUInt32LE(key.length) !== crc32(key)) return undefined;
+  return { key, hash: hashNames[Number(hash) - 1] };
+}
+
+/** A secret in its form. The error does not show what was given. */
+export const secretField = checkedBy((where, name, value): Secret => {
+  const secret = typeof value === "string" ? parseSecret(value) : undefined;
+  if (secret !== undefined) return secret;
+  throw new TypeError(`${where}: ${name} must be a secret as makeSecret gives it, DHHC-1:…, and whole`);
+});
+
+/** The key of a secret for the one who has a name: a host, or a subsystem. */
+export function keyFor({ key, hash }: Secret, nqn: string): Buffer {
+  return hash === undefined
+    ? key
+    : createHmac(hash, key).update(nqn, "utf8").update("NVMe-over-Fabrics").digest();
+}

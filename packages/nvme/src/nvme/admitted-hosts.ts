@@ -1,0 +1,57 @@
+import { checkedBy, fail, list, oneOf, required, resolveNested } from "cinnabar/options";
+import type { HostProof } from "../authentication/controller-side.ts";
+import { dhGroupNames, type NvmeDhGroup } from "../authentication/dh-groups.ts";
+import { hashNames, type NvmeHash, secretField } from "../authentication/secret.ts";
+
+/** A host that may connect when it has proved its secret by DH-HMAC-CHAP, on every connection. */
+export interface NvmeAdmittedHost {
+  readonly nqn: string;
+  /** What `makeSecret` or `nvme gen-dhchap-key` gives. The host has the same. */
+  readonly secret: string;
+  /** By this one the subsystem proves itself to a host that asks for it. Default: such a host is refused. */
+  readonly controllerSecret?: string;
+  /** The hash functions that are taken, the best first. Default: `sha256`, `sha384`, `sha512`. */
+  readonly hashes?: readonly NvmeHash[];
+  /**
+   * The groups of Diffie-Hellman that are taken, the best first. With one, who has listened cannot try secrets
+   * afterwards. Default: `ffdhe2048` to `ffdhe8192`, then `null`, which is none.
+   */
+  readonly dhGroups?: readonly NvmeDhGroup[];
+}
+
+/** The hosts of a subsystem, by their NQNs, with what they must prove. */
+export type AdmittedHosts = ReadonlyMap<string, HostProof | undefined> | "any";
+
+const [noGroup, ...groups] = dhGroupNames;
+
+const fields = {
+  nqn: required(
+    checkedBy((where, name, value): string =>
+      typeof value === "string" ? value : fail(TypeError, where, name, "a string", value),
+    ),
+  ),
+  secret: required(secretField),
+  controllerSecret: secretField,
+  hashes: list(oneOf(hashNames), 1, hashNames.length),
+  dhGroups: list(oneOf(dhGroupNames), 1, dhGroupNames.length),
+};
+
+/** @throws TypeError or RangeError, which show no secret. */
+export function admittedHosts(where: string, name: string, value: unknown): AdmittedHosts {
+  if (value === "any") return "any";
+  // The value is not shown: it may have secrets.
+  if (!Array.isArray(value))
+    throw new TypeError(`${where}: ${name} must be an array of NQNs and hosts with secrets, or "any"`);
+  const hosts = new Map<string, HostProof | undefined>();
+  for (const [index, one] of value.entries()) {
+    if (typeof one === "string") {
+      // A host that must prove itself may not come without a proof by a second entry.
+      if (!hosts.has(one)) hosts.set(one, undefined);
+      continue;
+    }
+    const { nqn, ...proof } = resolveNested(where, `${name}[${index}]`, one, fields);
+    const { secret, controllerSecret, hashes = hashNames, dhGroups = [...groups, noGroup] } = proof;
+    hosts.set(nqn, { secret, controllerSecret, hashes, dhGroups });
+  }
+  return hosts;
+}
