@@ -454,6 +454,16 @@ describe("a PDU that is wrong ends its connection with TermReq, and no other", (
     expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
   });
 
+  it("of an admin queue, with which its controller and the I/O queues end", async () => {
+    const { port } = await serve();
+    const { control, queue } = await associate(port);
+    control.send(0x55, 0, asCommand(flush));
+    const { type, header } = await control.pdu();
+    expect([type, header.readUInt16LE(8), header.readUInt32LE(10)]).toEqual([pduType.c2hTermReq, 1, 0]);
+    await control.ended();
+    await queue.ended();
+  });
+
   it.each<[string, number, (queue: HostQueue, tag: number) => void]>([
     ["outside its place", 4, (queue, tag) => queue.sendData(7, tag, 4096, Buffer.alloc(4096), 0)],
     ["longer than asked for", 4, (queue, tag) => queue.sendData(7, tag, 0, Buffer.alloc(65_536))],

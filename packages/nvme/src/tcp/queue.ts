@@ -67,6 +67,8 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   readonly #transfers = new Map<number, Transfer>();
   #digests: Digests = { header: false, data: false };
   #nextTag = 0;
+  /** What was written leaves, then the connection ends. Its controller, which ends with an admin queue, cuts nothing off. */
+  #isLeaving = false;
   readonly #commands: QueueCommands<Arrived>;
 
   constructor(
@@ -106,6 +108,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       if (!(error instanceof FatalError)) throw error;
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
+      this.#isLeaving = true;
       this.#commands.abort();
       for (const { complete } of this.#transfers.values()) complete("ended");
       this.#transfers.clear();
@@ -116,12 +119,13 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
 
   end(): void {
     this.#commands.controller?.end();
-    this.abort();
+    this.#commands.abort();
+    this.#socket.destroy();
   }
 
   abort(): void {
     this.#commands.abort();
-    this.#socket.destroy();
+    if (!this.#isLeaving) this.#socket.destroy();
   }
 
   async #greet(): Promise<void> {
