@@ -97,7 +97,7 @@ it("finds commands", () => {
 });
 
 const isBench = (line: string) => line.includes("cinnabar bench") && !line.includes("--method");
-const isDisk = (line: string) => line.includes("cinnabar disk ");
+const isDisk = (line: string) => line.includes("cinnabar disk serve ");
 const isSecured = (line: string) => /--(cert|psk) /.test(line);
 
 // One after the other, in one folder: a line may read what a former one has written.
