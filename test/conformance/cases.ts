@@ -1,6 +1,7 @@
 import type { CallOptions, Client, EngineOptions, Metadata, Peer } from "cinnabar";
 import { expect } from "vitest";
 import { isLong } from "../matrix/long.ts";
+import { verbsDevices } from "../matrix/verbs.ts";
 import { initialKey, itemBytes, type TestService, trailingKey, UnimplementedService } from "./service.ts";
 
 /** A connection to a test server that a case works with. */
@@ -193,8 +194,8 @@ export const cases: readonly Case[] = [
   {
     name: "concurrent_large_unary",
     async run(connection) {
-      // The short form keeps a stage short; each call moves 586 KB.
-      const calls = isLong ? 1000 : 50;
+      // The short form keeps a stage short; each call moves 586 KB. In the guest of devices, memory bounds what waits.
+      const calls = isLong && verbsDevices.length === 0 ? 1000 : 50;
       // The last one waits for all the others, which share a processor.
       const options = { timeoutMs: 110_000 };
       await Promise.all(Array.from({ length: calls }, () => largeUnary(connection, options)));

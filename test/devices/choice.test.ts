@@ -93,7 +93,7 @@ describe.skipIf(verbsDevices.length === 0)("a device is chosen", () => {
       const { device } = deviceAt(host);
       const error = await failure(listenAt("verbs://*:0", { verbs: { device, subnet: "192.0.2.0/24" } }));
       expect(error.code).toBe("invalid_argument");
-      expect(error.message).toContain(`device ${device}, subnet 192.0.2.0/24`);
+      expect(error.message).toContain(`no RDMA device with subnet 192.0.2.0/24, device ${device} matches`);
       expect(error.message).toContain(`${device}:1`);
       expect(error.message).toContain(host);
       const client = await openEngine({ verbs: { device: "absent0" } });
