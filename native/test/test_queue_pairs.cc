@@ -190,7 +190,7 @@ TEST_SUITE("queue pairs") {
         CAPTURE(host);
         auto opened = QueuePairs::listen(library, host, 0, 1, place.provider);
         REQUIRE_FALSE(opened);
-        // Of verbs it also says which addresses there are.
+        // For verbs the message also lists the addresses of the devices.
         if (place.provider == "tcp")
           CHECK(opened.failure().message == "the host must be a numeric address");
       }
