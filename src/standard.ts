@@ -58,5 +58,4 @@ export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowing.
 export type { Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";
 export type { LocalMemory } from "./transfer/transfer-options.ts";
-export type { RemoteWord } from "./transfer/word.ts";
 export { Metadata, type MetadataInit } from "./wire/metadata/metadata.ts";

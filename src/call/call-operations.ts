@@ -4,8 +4,7 @@ export interface OperationFailure {
 }
 
 /**
- * What a handler has started in its call and may forget: transfers, pulls, operations on words. A handler may return
- * while they run. They then belong to the call: the server waits for them, and a failure fails the call.
+ * What a handler has started in its call and may forget: transfers and pulls. A handler may return while they run. They then belong to the call: the server waits for them, and a failure fails the call.
  *
  * Two failures count: that of an operation that nobody awaited before the handler returned, and that of an operation
  * that fails afterwards. An operation that the handler awaited is the handler's business.

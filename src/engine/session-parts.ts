@@ -12,7 +12,6 @@ import { putNotificationMethod } from "../transfer/put-notification.ts";
 import { getPieceMethod, putPieceMethod, releasePiecesMethod } from "../transfer/sealed/owner.ts";
 import { explainDenialMethod } from "../transfer/transfer-error.ts";
 import { checksumMethod } from "../transfer/verify-checksum.ts";
-import { wordMethod } from "../transfer/word.ts";
 import { builtin, firstBuiltin } from "../wire/builtin.ts";
 
 /**
@@ -37,7 +36,6 @@ export function controlMethods(
   };
   add(builtin.explainDenial, explainDenialMethod);
   add(builtin.putNotification, putNotificationMethod);
-  add(builtin.word, wordMethod);
   add(builtin.checksum, checksumMethod);
   add(builtin.borrow, borrowMethod(shares, incarnation));
   add(builtin.grant, borrowing.grantMethod);

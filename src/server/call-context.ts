@@ -22,7 +22,6 @@ import type {
   TransferOptions,
   TransferPart,
 } from "../transfer/transfer-options.ts";
-import { RemoteWord } from "../transfer/word.ts";
 import {
   type Metadata,
   type MetadataInit,
@@ -214,19 +213,6 @@ export class HandlerCall {
     options?: PullOptions,
   ): Promise<T> {
     return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);
-  }
-
-  /**
-   * A 64-bit word of the caller's memory for atomic operations. `byteOffset` is a multiple of 8; default 0.
-   *
-   * @throws RpcError `out_of_range`, `invalid_argument` for another offset, `permission_denied` when the region came
-   * with another call.
-   *
-   * @example
-   * const ticket = await call.word(counter).fetchAdd(1n);
-   */
-  word(remote: RemoteRegionLike<"read" | "read_write">, byteOffset = 0): RemoteWord {
-    return new RemoteWord(this.#call, this.#session, remote, byteOffset);
   }
 
   /**

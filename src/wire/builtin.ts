@@ -7,8 +7,6 @@ export const builtin = {
   explainDenial: 0xff00,
   /** Announces a completed put. */
   putNotification: 0xff01,
-  /** Reads or changes a word of granted memory. */
-  word: 0xff02,
   /** Asks for the checksum of ranges of granted memory. */
   checksum: 0xff03,
   /** The holder of a handle asks for its region. */

@@ -60,9 +60,8 @@ describe.each(transports)("a handle over $name", (provider) => {
     expect(region.grants).toBe(1);
     expect(await borrowed.put(new Uint8Array(8).fill(1), { offset: 16, notify: 5 })).toBe(8);
     expect(memory[16]).toBe(1);
-    expect(await borrowed.word(16).fetchAdd(1n)).toBe(0x0101010101010101n);
     const [first] = await borrowed.pull(BigUint64Array, { offset: 16, length: 8 });
-    expect(first).toBe(0x0101010101010102n);
+    expect(first).toBe(0x0101010101010101n);
     const parts = [
       { offset: 16, local: new Uint8Array(4) },
       { offset: 0, local: new Uint8Array(4) },

@@ -1,4 +1,4 @@
-import { bulk, duplexStream, implement, oneWay, type RemoteWord, service, unary } from "cinnabar";
+import { bulkStream, duplexStream, implement, oneWay, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { announceLanes } from "../../src/engine/engine.ts";
@@ -10,10 +10,10 @@ const Kinds = service("kinds.v1", {
   hold: unary(),
   stream: duplexStream({ items: z.int(), output: z.int() }),
   tell: oneWay(),
-  lend: unary({ input: z.object({ memory: bulk("read_write") }) }),
+  lend: unary({ input: z.object({ data: bulkStream("read") }) }),
 });
 
-function kinds(gate: Promise<void>, onWord: (word: RemoteWord) => unknown = () => undefined) {
+function kinds(gate: Promise<void>, onData: (data: ReadableStream<Uint8Array>) => unknown = () => undefined) {
   return implement(Kinds, {
     hold: () => gate,
     stream: async function* () {
@@ -21,7 +21,7 @@ function kinds(gate: Promise<void>, onWord: (word: RemoteWord) => unknown = () =
       yield 1;
     },
     tell: () => gate,
-    lend: async ({ memory }, call) => void (await onWord(call.word(memory, 0))),
+    lend: async ({ data }, call) => void (await onData(call.readable(data))),
   });
 }
 
@@ -57,16 +57,24 @@ describe.each(transports)("the gauges over $name", (provider) => {
 
   it("count the library's own requests apart", async () => {
     const seen: unknown[] = [];
+    const asked = deferred();
     const { server, client, api } = await pair(provider, [
-      kinds(Promise.resolve(), async (word) => {
-        const asked = word.fetchAdd(1n);
+      kinds(Promise.resolve(), async (data) => {
+        const reader = data.getReader();
+        // Asks for a chunk that is not there yet.
+        const end = reader.read();
+        await until(() => server.stats().controlRequests.out === 1, "the request");
         seen.push(server.stats().calls, server.stats().controlRequests);
-        await asked;
+        asked.resolve();
+        await end;
         seen.push(server.stats().controlRequests);
       }),
     ]);
-    using memory = client.expose(new BigUint64Array(1), { access: "read_write" });
-    await api(Kinds).lend({ memory });
+    const data = client.bulkStream("read");
+    const lent = api(Kinds).lend({ data });
+    await asked.promise;
+    await data.writable.close();
+    await lent;
     expect(seen).toEqual([{ ...none, in: 1 }, { ...none, out: 1 }, none]);
   });
 });

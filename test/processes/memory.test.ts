@@ -1,7 +1,6 @@
 import { open, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Client } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { randomNumbers } from "../memory/support/byte-source.ts";
@@ -30,28 +29,6 @@ async function start(fabric: Fabric): Promise<{ readonly child: Child; readonly 
 }
 
 describe.each(fabrics)("processes that share memory over %s", (fabric) => {
-  it("add to one word, four at a time, and lose nothing", async () => {
-    const engine = await openEngine();
-    const peers = await Promise.all(Array.from({ length: 4 }, () => start(fabric)));
-    const clients: Client<typeof Memory>[] = [];
-    for (const { url } of peers) clients.push((await engine.connect(url)).client(Memory));
-    const words = new BigUint64Array(new SharedArrayBuffer(16));
-    using word = engine.expose(words, { access: "read_write" });
-    const times = underSanitizers ? 500 : isLong ? 10_000 : 2_000;
-    const before = (
-      await Promise.all(clients.map((client) => client.add({ word, times, atOnce: 16 })))
-    ).flat();
-    expect(words[0]).toBe(BigInt(4 * times));
-    expect(before).toHaveLength(4 * times);
-    expect(new Set(before).size).toBe(4 * times);
-    using other = word.slice(8);
-    const attempts = await Promise.all(
-      clients.map((client) => client.addBySwaps({ word: other, times: times / 20 })),
-    );
-    expect(words[1]).toBe(BigInt((4 * times) / 20));
-    for (const tried of attempts) expect(tried).toBeGreaterThanOrEqual(times / 20);
-  });
-
   it("borrow what was shared elsewhere, and hear when its owner is killed in the middle", async () => {
     const engine = await openEngine();
     const [a, c] = [await start(fabric), await start(fabric)];

@@ -11,7 +11,7 @@ const probe = join(here, "probe-of-editors.ts");
 const offered = [
   ...["BalancedPeer", "BorrowedRegion", "BulkStream<'read'>", "CallContext", "Engine", "Histogram", "Peer"],
   ...["Pool", "PooledMemory", "Region<'read'>", "RegionHandle<'read'>", "RemoteRegion<'read'>"],
-  ...["RemoteStream<'read'>", "RemoteWord", "Transfer"],
+  ...["RemoteStream<'read'>", "Transfer"],
 ];
 
 const text = `

@@ -22,7 +22,7 @@ export interface CallsGauge {
 export interface Traffic {
   /** Calls of users: unary calls, streams and one-way calls. */
   readonly calls: CallsGauge;
-  /** Requests of the library itself, such as put notifications and atomics. They are in no window. */
+  /** Requests of the library itself, such as put notifications and checksums. They are in no window. */
   readonly controlRequests: CallsGauge;
   /** About how many bytes the inputs of the waiting calls hold. */
   readonly waitingBytes: number;

@@ -18,7 +18,6 @@ import type {
   TransferPart,
   TransferRange,
 } from "../transfer-options.ts";
-import { RemoteWord } from "../word.ts";
 
 /** Options of `engine.borrow`. */
 export interface BorrowOptions {
@@ -237,11 +236,6 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
   /** Copies the region into new memory and returns it as `Type`; as `call.pull` in a handler. */
   pull<T extends ArrayBufferView>(Type: { readonly prototype: T }, options?: PullOptions): Promise<T> {
     return pull(this.#session, this.#call, this.#remote, Type, options);
-  }
-
-  /** A 64-bit word of the region; as `call.word` in a handler. */
-  word(byteOffset = 0): RemoteWord {
-    return new RemoteWord(this.#call, this.#session, this.#remote, byteOffset);
   }
 
   /** Returns the region. Its owner is told when the last transfer has ended. Safe to call twice. */

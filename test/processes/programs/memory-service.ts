@@ -1,20 +1,8 @@
-import { bulk, bulkStream, handle, service, unary } from "cinnabar";
+import { bulkStream, handle, service, unary } from "cinnabar";
 import { z } from "zod";
 
 /** What the processes of the memory tests ask of each other. */
 export const Memory = service("memory.v1", {
-  /** Adds 1 to the word so often, several at a time; what was there before each time. */
-  add: unary({
-    input: z.object({ word: bulk("read_write"), times: z.int(), atOnce: z.int() }),
-    output: z.array(z.bigint()),
-    timeoutMs: 60_000,
-  }),
-  /** Adds 1 to the word so often, by compare-and-swap. How many attempts that took. */
-  addBySwaps: unary({
-    input: z.object({ word: bulk("read_write"), times: z.int() }),
-    output: z.int(),
-    timeoutMs: 60_000,
-  }),
   /** A handle on memory of this process. */
   share: unary({ input: z.object({ bytes: z.int(), value: z.int() }), output: handle("read_write") }),
   /**

@@ -15,32 +15,6 @@ function peakBytes(): number {
 const shared: Uint8Array[] = [];
 
 const serve = implement(Memory, {
-  async add({ word, times, atOnce }, call) {
-    const before: bigint[] = [];
-    const one = call.word(word);
-    const lane = async () => {
-      while (before.length + started < times) {
-        started++;
-        const value = await one.fetchAdd(1n);
-        started--;
-        before.push(value);
-      }
-    };
-    let started = 0;
-    await Promise.all(Array.from({ length: atOnce }, lane));
-    return before;
-  },
-  async addBySwaps({ word, times }, call) {
-    const one = call.word(word);
-    let attempts = 0;
-    let seen = await one.read();
-    for (let done = 0; done < times; attempts++) {
-      const before = await one.compareAndSwap(seen, seen + 1n);
-      if (before === seen) done++;
-      seen = before === seen ? seen + 1n : before;
-    }
-    return attempts;
-  },
   share({ bytes, value }) {
     const memory = new Uint8Array(bytes).fill(value);
     shared.push(memory);
