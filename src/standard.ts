@@ -7,7 +7,6 @@ export type { Logger } from "./base/observe/call-log.ts";
 export { Histogram } from "./base/observe/histogram.ts";
 export type { Clock, WakeUp } from "./base/time/clock.ts";
 export type { CallPromise } from "./call/call-operations.ts";
-export type { Compression } from "./call/compression.ts";
 export { type ContextKey, ContextValues, contextKey } from "./call/context-values.ts";
 export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/middleware.ts";
 export type {

@@ -13,7 +13,6 @@ import { bulkSmall } from "./bulk-small.ts";
 import { byteStreams } from "./byte-streams.ts";
 import { collectives } from "./collectives.ts";
 import { company, crowd } from "./company.ts";
-import { compression } from "./compression.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
@@ -63,7 +62,6 @@ export const workloads: readonly Workload[] = [
   fiRmaBw,
   floor,
   layers,
-  compression,
   collectives,
   groupSize,
   rest,

@@ -5,16 +5,15 @@ import type { Grant, Withdrawal } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallItems } from "./call-items.ts";
-import type { PackedRequest, ResolvedCompression } from "./compression.ts";
 import { MadeCall, type UnsentPhase } from "./made-call.ts";
 
 /**
  * Where a call stands on the caller's side.
  *
- *   waiting     no request has left: validating, being compressed, queued
+ *   waiting     no request has left: validating, queued
  *   connecting  the same, and a session is being opened
  *   sent        the request has left (or waits in the outbox)
- *   pulling     the response is being pulled by RMA, or decompressed
+ *   pulling     the response is being pulled by RMA
  *   settled     the caller has its value or error
  *
  *   from      event                               to        effect
@@ -64,8 +63,6 @@ interface Along {
   onHeaders: MetadataListener | undefined;
   onTrailers: MetadataListener | undefined;
   queued: Queued | undefined;
-  compression: ResolvedCompression | undefined;
-  packed: PackedRequest | undefined;
 }
 
 const nothingAlong = (): Along => ({
@@ -76,8 +73,6 @@ const nothingAlong = (): Along => ({
   onHeaders: undefined,
   onTrailers: undefined,
   queued: undefined,
-  compression: undefined,
-  packed: undefined,
 });
 
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
@@ -222,26 +217,6 @@ export abstract class OutgoingCall extends MadeCall {
   set queued(waiting: Queued | undefined) {
     this.#along ??= nothingAlong();
     this.#along.queued = waiting;
-  }
-
-  /** How its caller wants its long bodies to be compressed. */
-  get compression(): ResolvedCompression | undefined {
-    return this.#along?.compression;
-  }
-
-  set compression(terms: ResolvedCompression | undefined) {
-    this.#along ??= nothingAlong();
-    this.#along.compression = terms;
-  }
-
-  /** What its session makes of that. */
-  get packed(): PackedRequest | undefined {
-    return this.#along?.packed;
-  }
-
-  set packed(packed: PackedRequest | undefined) {
-    this.#along ??= nothingAlong();
-    this.#along.packed = packed;
   }
 
   /** Lets the user's listeners have the metadata of the server. */

@@ -5,7 +5,6 @@ import { channels, type Publisher, publisherHere } from "../base/observe/channel
 import { backoffMs } from "../base/time/backoff.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { type Audience, tellOutgoing } from "../call/call-phases.ts";
-import type { ResolvedCompression } from "../call/compression.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
@@ -71,8 +70,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   endMs = 0;
   /** The block that each attempt carries. */
   metadata: Uint8Array | undefined = undefined;
-  /** How the bodies of each attempt are compressed. */
-  compression: ResolvedCompression | undefined = undefined;
   /** Attempts that were begun. */
   protected started = 0;
   /** The newest attempt that is under way; when none is, the one that was the last. */
@@ -96,7 +93,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   /** From here on it has its time, and can end. `around`: the call being served that it is made for. */
   protected start(
-    options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata" | "compression"> | undefined,
+    options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata"> | undefined,
     around: IncomingCall | undefined,
   ): void {
     const { method } = this;
@@ -111,7 +108,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     this.listen(options?.signal);
     this.listen(around?.signal);
     if (this.settled) return;
-    this.compression = method.compressionOf(options);
     try {
       this.metadata = method.blockFor(options, around);
     } catch (error) {
@@ -355,7 +351,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   protected readonly call: Call;
 
   constructor(call: Call, number: number) {
-    const { method, terms, startedMs, endMs, metadata, compression } = call;
+    const { method, terms, startedMs, endMs, metadata } = call;
     super(method, terms.priority, terms.failsWhenFull);
     this.call = call;
     this.number = number;
@@ -363,7 +359,6 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
-    if (compression !== undefined) this.compression = compression;
   }
 
   override get again(): boolean {

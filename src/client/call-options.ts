@@ -11,7 +11,6 @@ import {
   milliseconds,
   oneOf,
 } from "../base/options/options.ts";
-import { type Compression, compressionField } from "../call/compression.ts";
 import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
@@ -80,11 +79,6 @@ export interface ClientOptions {
   readonly lane?: number;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
   readonly metadata?: MetadataInit;
-  /**
-   * Compresses the long bodies of unary calls and of their answers, beyond this host. Items of streams, one-way calls
-   * and regions are not compressed. Where the session is sealed, `sealed: true` is needed too. Default: none.
-   */
-  readonly compression?: Compression;
   /** Middleware of this client. It runs inside that of the engine. Default: none. */
   readonly middleware?: readonly Middleware[];
 }
@@ -110,8 +104,6 @@ export interface CallOptions {
   readonly priority?: Priority;
   /** Metadata of this call, beside the client's. */
   readonly metadata?: MetadataInit;
-  /** Compression of this call's long bodies; `false`: none. Default: the client's. */
-  readonly compression?: Compression;
   /**
    * Receives the headers that the server sent before its answer or its first item, once and as soon as they come. Not
    * called when there are none. The attempt that they came from decides: hedges end, and no other attempt follows, unless
@@ -140,7 +132,7 @@ export interface CallOptions {
  * do not exist for streams.
  */
 export interface StreamCallOptions
-  extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry" | "hedge" | "compression"> {
+  extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry" | "hedge"> {
   /** The time limit of the whole stream, in milliseconds. Default: the method's, or none. */
   readonly timeoutMs?: number;
   /**
@@ -198,7 +190,6 @@ const clientFields = {
   ...clientAttemptFields,
   instance: instanceField,
   lane: integer(0, 255),
-  compression: compressionField,
 } satisfies FieldsOf<ClientOptions>;
 
 const oneWayFields = {
@@ -210,7 +201,6 @@ const oneWayFields = {
 const callFields = {
   ...oneWayFields,
   ...attemptFields,
-  compression: compressionField,
   onHeaders: callback<(headers: Metadata) => void>(),
   onTrailers: callback<(trailers: Metadata) => void>(),
 } satisfies FieldsOf<CallOptions>;

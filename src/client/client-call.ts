@@ -80,22 +80,6 @@ export abstract class ClientRequest extends OutgoingCall {
     const number = this.method.numberIn(session.methods);
     if (number < 0) return this.failWith(unserved(this.method, session), false);
     this.target = session;
-    if (this.compression !== undefined) {
-      const packing = session.pack(this, input);
-      // A getter of the input may have ended the call.
-      if (this.settled) return;
-      if (packing !== undefined) {
-        this.phase = "waiting";
-        void packing.then(() => {
-          if (!this.settled) this.#request(session, number, input, this.method.source.engine.clock.now());
-        });
-        return;
-      }
-    }
-    this.#request(session, number, input, nowMs);
-  }
-
-  #request(session: CallSession, number: number, input: unknown, nowMs: number): void {
     try {
       session.request(this, number, this.endMsIn(session), input, nowMs);
       // Given up from inside the encoding, before the request had left.
@@ -254,8 +238,6 @@ export class ClientCall extends ClientRequest implements CheckedCall {
     this.listen(options?.signal);
     this.listen(around?.signal);
     if (this.settled) return;
-    const compression = method.compressionOf(options);
-    if (compression !== undefined) this.compression = compression;
     try {
       const metadata = method.blockFor(options, around);
       if (metadata !== undefined) this.metadata = metadata;

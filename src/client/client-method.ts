@@ -2,7 +2,6 @@ import { codeToNumber, okNumber, type RpcCode } from "../base/errors/code.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { RetryBudget } from "../base/flow/retry-budget.ts";
 import type { MethodMetrics } from "../base/observe/call-metrics.ts";
-import { type ResolvedCompression, resolveCompression } from "../call/compression.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
@@ -29,8 +28,6 @@ export interface ClientTerms {
   readonly lane: number | undefined;
   /** What every call carries. */
   readonly metadata: Metadata | undefined;
-  /** How long bodies are compressed. */
-  readonly compression: ResolvedCompression | undefined;
 }
 
 /** All that a call carries: its own, its client's and what it inherits. Nothing is added to it. */
@@ -77,8 +74,6 @@ export class ClientMethod {
   readonly whenFull: "wait" | "fail";
   readonly priority: Priority;
   readonly lane: number | undefined;
-  /** The compression of unary calls that set none themselves. */
-  readonly #compression: ResolvedCompression | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly #block: Uint8Array | undefined;
@@ -92,7 +87,7 @@ export class ClientMethod {
   readonly #attempts: AttemptOptions;
 
   constructor(
-    { source, attempts, budget, inherit, whenFull, priority, lane, metadata, compression }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority, lane, metadata }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -115,7 +110,6 @@ export class ClientMethod {
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
     this.lane = lane;
-    this.#compression = method.kind === "unary" && !this.isBuiltin ? compression : undefined;
     this.#metadata = metadata;
     this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
@@ -149,14 +143,6 @@ export class ClientMethod {
     return resolvePolicy(this.#attempts, call);
   }
 
-  /** How the bodies of a call with these options are compressed. */
-  compressionOf(options: Pick<CallOptions, "compression"> | undefined): ResolvedCompression | undefined {
-    const own = options?.compression;
-    // Control methods take no compressed bodies.
-    if (this.isBuiltin) return undefined;
-    return own === undefined ? this.#compression : resolveCompression("call", "compression", own);
-  }
-
   /** The metadata of a call that says this, made for `around`; undefined when it carries none. */
   metadataFor(
     options: CallOptions | undefined,
@@ -188,7 +174,7 @@ export class ClientMethod {
 
   /** Whether its calls carry something that their options do not name. */
   get addsToCalls(): boolean {
-    return this.#block !== undefined || this.#compression !== undefined;
+    return this.#block !== undefined;
   }
 
   /** Items travel. */

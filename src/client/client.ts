@@ -1,5 +1,4 @@
 import { RetryBudget } from "../base/flow/retry-budget.ts";
-import { resolveCompression } from "../call/compression.ts";
 import { wantCurrentCall } from "../call/current-call.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
@@ -54,8 +53,7 @@ export function createClient<S extends AnyService>(
   const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];
   if (inherit) wantCurrentCall();
   const budget = new RetryBudget(source.engine.clock, retry === false ? undefined : retry?.budget);
-  const compression = resolveCompression("client", "compression", options.compression);
-  const own = { inherit, whenFull, priority, lane, metadata, compression };
+  const own = { inherit, whenFull, priority, lane, metadata };
   const terms: ClientTerms = { source, attempts: options, budget, ...own };
   const client: Record<string, unknown> = Object.create(null);
   const called = { name: servedName(service, options.instance) };

@@ -23,11 +23,6 @@ export interface CallSession {
    * Throws RpcError when the request can neither leave nor wait.
    */
   request(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs?: number): void;
-  /**
-   * Makes the body of a request whose caller wants compression, before it is sent by `request`. Returns a promise while
-   * it is being compressed, which does not reject.
-   */
-  pack(call: OutgoingCall, input: unknown): Promise<void> | undefined;
   /** The caller gave up on a call that has been settled. */
   cancel(call: OutgoingCall): void;
 }

@@ -301,7 +301,6 @@ export class EngineParts {
       securityMeter: this.securityMeter,
       tls: this.tls,
       incarnation: this.incarnation,
-      compression: options.compression,
       clientMiddleware: middleware.client ?? [],
       services: this.served.services,
       methods: this.served.methods,

@@ -310,7 +310,7 @@ function peersOf(exchanges: Iterable<Exchange>): Pick<InspectedEngine, "peers" |
 
 function optionsOf(options: ResolvedEngineOptions): InspectedEngine["options"] {
   const { heartbeatMs, keepaliveMs, maxStallMs, connectTimeoutMs, slowCallMs, measureLatency } = options;
-  const { compression, reflection, limits, admission } = options;
+  const { reflection, limits, admission } = options;
   return {
     heartbeatMs,
     ...(keepaliveMs === undefined ? {} : { keepaliveMs }),
@@ -318,7 +318,6 @@ function optionsOf(options: ResolvedEngineOptions): InspectedEngine["options"] {
     connectTimeoutMs,
     ...(slowCallMs < Number.POSITIVE_INFINITY ? { slowCallMs } : {}),
     measureLatency,
-    compression,
     reflection,
     limits,
     admission,

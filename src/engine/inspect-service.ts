@@ -68,7 +68,6 @@ export interface InspectedOptions {
   readonly connectTimeoutMs: number;
   readonly slowCallMs?: number;
   readonly measureLatency: boolean;
-  readonly compression: boolean;
   readonly reflection: boolean;
   readonly limits: EngineLimits;
   readonly admission: Required<AdmissionOptions>;

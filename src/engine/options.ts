@@ -106,11 +106,6 @@ export interface EngineOptionsOf<E> {
    */
   readonly measureLatency?: boolean;
   /**
-   * Whether this engine takes and sends compressed bodies. What is compressed is the choice of each client and call;
-   * false refuses all: no time is spent on it. Default true.
-   */
-  readonly compression?: boolean;
-  /**
    * Whether peers may ask what the engine serves, by the built-in service `cinnabar.reflection.v1`: services, methods,
    * declared errors and JSON Schemas. They learn only of methods that `security.allow` lets them call. Default false.
    */
@@ -170,7 +165,6 @@ export const cloneableFields = {
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
   slowCallMs: milliseconds({ low: 0, fallback: Number.POSITIVE_INFINITY }),
   measureLatency: boolean(true),
-  compression: boolean(true),
   reflection: boolean(false),
   inspection: boolean(false),
   limits: completed(group(limitFields), completeLimits),

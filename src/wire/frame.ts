@@ -88,8 +88,6 @@ export const frameFlag = {
   identity: 4,
   /** A block of metadata precedes the body, after the identity. On requests, responses and errors. */
   metadata: 32,
-  /** A block of compression precedes the body, after the metadata. On requests and responses. */
-  compression: 64,
 } as const;
 
 /** The bits of the priority in the flags of a request. */
@@ -103,12 +101,7 @@ export function priorityOf(flags: number): Priority {
 }
 
 const knownFlags =
-  frameFlag.rendezvous |
-  frameFlag.grants |
-  frameFlag.identity |
-  frameFlag.metadata |
-  frameFlag.compression |
-  priorityMask;
+  frameFlag.rendezvous | frameFlag.grants | frameFlag.identity | frameFlag.metadata | priorityMask;
 
 /** Those that only requests have. */
 const requestFlags = frameFlag.grants | frameFlag.identity | priorityMask;
@@ -180,8 +173,6 @@ export function frameFault(view: DataView, offset: number, end: number): string 
   if ((flags & ~knownFlags) !== 0) return `frame has unknown flags 0x${flags.toString(16)}`;
   if ((flags & frameFlag.metadata) !== 0 && (kind < frameKind.request || kind > frameKind.error))
     return `frame kind ${kind} may not have metadata`;
-  if ((flags & frameFlag.compression) !== 0 && kind !== frameKind.request && kind !== frameKind.response)
-    return `frame kind ${kind} may not have a compressed body`;
   if ((flags & requestFlags) !== 0 && kind !== frameKind.request)
     return `frame kind ${kind} has flags of a request: 0x${flags.toString(16)}`;
   const bodyBytes = view.getUint32(offset + 8, true);

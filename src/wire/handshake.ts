@@ -43,9 +43,6 @@ export interface Greeting extends ReturnPath {
 export const feature = {
   /** Frames of the kind `executed`. */
   executed: 1,
-  /** Compressed bodies, in this format. `zstd` goes with `deflate`. */
-  deflate: 2,
-  zstd: 3,
   /** Regions into which puts go by request. */
   putsByRequest: 4,
 } as const;

@@ -32,6 +32,10 @@ const recipes: readonly (readonly [name: string, lines: readonly string[], fabri
     ["a new call: unavailable", "health: 503", "the call in flight: done", "stopped, 0 calls aborted"],
   ],
   ["workers", ["1229, 2262, 3245, 4203", "2 lanes have computed"], ["shm", "tcp"]],
+  [
+    "compressed-field",
+    ['20000 rows, the last is "row 17"', "less than a quarter travelled", "refused: ERR_BUFFER_TOO_LARGE"],
+  ],
   ["upload-file", ["25165824 bytes, 25165824 sent, as sent", "refused: TooLong", "stored: long.txt"]],
 ];
 

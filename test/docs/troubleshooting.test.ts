@@ -69,7 +69,6 @@ const noMessages: readonly RegExp[] = [
   /^an? (RDMA device or a port|address and a prefix|global identifier)/,
   // Faults of bytes, thrown and then said behind "broke the protocol".
   /^(push|next): chunk …|^(an )?items? (of|came)|^the items of call …|^the end had come before$|^pull(ed|ing) (has|counts)/,
-  /^a compressed (body|answer) arrived|^a control request has a block/,
   /^call … |^call id …|^(the )?credits (of|came)|^frame kind …|^a put notification (for|that)|^a second answer/,
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
   /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,

@@ -1,14 +1,12 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { codeNumbers } from "../../src/base/errors/code.ts";
-import { hasZstd } from "../../src/call/compression.ts";
 import { IncomingCall, type Outcome } from "../../src/call/incoming-call.ts";
 import { controlMethods } from "../../src/engine/session-parts.ts";
 import { RemoteRegion } from "../../src/memory/remote-region.ts";
 import { ExecutedCalls, executedFrames } from "../../src/session/calls/executed-calls.ts";
 import type { OutgoingCalls } from "../../src/session/calls/outgoing-calls.ts";
 import { maxRegions, maxSegments } from "../../src/session/calls/request-regions.ts";
-import { decompress } from "../../src/session/connection/compression.ts";
 import type { SessionContext } from "../../src/session/connection/context.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
@@ -24,13 +22,6 @@ import {
   readCallIdentity,
   writeCallIdentity,
 } from "../../src/wire/call-identity.ts";
-import {
-  type CompressionBlock,
-  compressionBlockBytes,
-  notCompressed,
-  readCompressionBlock,
-  writeCompressionBlock,
-} from "../../src/wire/compressed-body.ts";
 import { decodeAt } from "../../src/wire/decode-value.ts";
 import { maxDepth } from "../../src/wire/extension.ts";
 import {
@@ -149,24 +140,12 @@ function prefixOf(frame: VectorFrame): Uint8Array | undefined {
   const metadata = metadataOf(frame);
   const block = metadata === undefined ? undefined : writeMetadata(metadata);
   if (typeof block === "string") throw new Error(block);
-  const compression = compressionOf(frame);
   const parts = [
     ...(identity === undefined ? [] : [writeCallIdentity(identity)]),
     ...(block === undefined ? [] : [block]),
-    ...(compression === undefined ? [] : [writeCompressionBlock(compression)]),
   ];
   return parts.length === 0 ? undefined : Buffer.concat(parts);
 }
-
-function compressionOf({ compression }: VectorFrame): CompressionBlock | undefined {
-  if (compression === undefined) return undefined;
-  const { packed: _, ...block } = compression;
-  return { ...notCompressed, ...block };
-}
-
-/** A compressed body as it travels. Compressors differ, so the vector has its bytes. */
-const packedOf = ({ compression }: VectorFrame): Uint8Array | undefined =>
-  compression?.packed === undefined ? undefined : Uint8Array.from(Buffer.from(compression.packed, "hex"));
 
 function rendezvousOf({ body }: VectorFrame) {
   const meaning = (body as { $rendezvous?: RendezvousMeaning } | undefined)?.$rendezvous;
@@ -234,9 +213,7 @@ function encoded({ session, nonce, number, frames }: Vector): string {
       const descriptor = new Uint8Array(rendezvousBytes);
       writeRendezvous(new DataView(descriptor.buffer), 0, rendezvous);
       outbox.raw(frame, frame.flags, descriptor, prefix);
-    } else if (packedOf(frame) !== undefined)
-      outbox.raw(frame, frame.flags, packedOf(frame) as Uint8Array, prefix);
-    else {
+    } else {
       const never = () => expect.fail("offered");
       outbox.value(frame, fromJson(frame.body), never, { ...regions, flags: frame.flags }, prefix);
     }
@@ -259,7 +236,7 @@ describe("golden vectors", () => {
 
   it.each(vectors.map((vector) => [vector.name, vector] as const))(
     "are read for what they mean: %s",
-    async (_, vector) => {
+    (_, vector) => {
       const bytes = bytesOf(vector);
       const view = new DataView(bytes.buffer);
       expect(messageFault(view, 0, bytes.byteLength)).toBe("");
@@ -273,7 +250,7 @@ describe("golden vectors", () => {
       ]);
       for (const [index, { body: whole, ...head }] of message.frames.entries()) {
         const frame = vector.frames[index] as VectorFrame;
-        const { body, identity, metadata, compression, ...meant } = frame;
+        const { body, identity, metadata, ...meant } = frame;
         expect(frameFault(view, at, bytes.byteLength)).toBe("");
         expect(head).toEqual(meant);
         const identified = (head.flags & frameFlag.identity) !== 0;
@@ -289,24 +266,7 @@ describe("golden vectors", () => {
           expect(readMetadata(Buffer.from(whole.subarray(afterIdentity, afterIdentity + length)))).toEqual(
             metadataOf(frame),
           );
-        const afterMetadata = afterIdentity + length;
-        const hasBlock = (head.flags & frameFlag.compression) !== 0;
-        expect(hasBlock).toBe(compression !== undefined);
-        const isRequest = head.kind === frameKind.request;
-        if (hasBlock)
-          expect(
-            readCompressionBlock(
-              wholeView,
-              afterMetadata,
-              whole.byteLength,
-              ["deflate", "zstd"],
-              1e9,
-              isRequest,
-            ),
-          ).toEqual(compressionOf(frame));
-        const sent = whole.subarray(afterMetadata + (hasBlock ? compressionBlockBytes : 0));
-        const packed = packedOf(frame);
-        const { format, plainBytes = 0 } = compression ?? {};
+        const sent = whole.subarray(afterIdentity + length);
         const rendezvous = rendezvousOf(frame);
         const bodyView = new DataView(sent.buffer, sent.byteOffset, sent.byteLength);
         const executed = executedOf(frame);
@@ -314,13 +274,7 @@ describe("golden vectors", () => {
         else if (executed !== undefined) expect(readExecuted(view, at, whole.byteLength)).toEqual(executed);
         else if (rendezvous !== undefined)
           expect(readRendezvous(bodyView, 0, sent.byteLength, 1e9)).toEqual(rendezvous);
-        else if (packed !== undefined && format !== undefined) {
-          expect(sent).toEqual(packed);
-          if (format === "deflate" || hasZstd)
-            expect(decodeAt((await decompress(format, sent, plainBytes)) as Buffer, 0, plainBytes)).toEqual(
-              body,
-            );
-        } else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
+        else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
         at += (frameHeaderBytes + whole.byteLength + 7) & ~7;
       }
     },
@@ -352,7 +306,6 @@ describe("golden vectors", () => {
       "welcome of a side that speaks for lanes",
       "welcome of a side with features",
       "welcome of a side that keeps bodies for 2 s",
-      "welcome of a side that takes compressed bodies",
       "welcome of a side with services that do not serve",
     ]) {
       const [frame] = vector(name).frames as [VectorFrame];

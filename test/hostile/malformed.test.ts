@@ -75,14 +75,6 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     changed((view) => view.setUint8(messageHeaderBytes + 1, 0x80)),
     "frame has unknown flags 0x80",
   ],
-  "a compressed body where none was agreed on": [
-    framed(request(new Uint8Array(20), { flags: frameFlag.compression })),
-    "a compressed body arrived, and no compression was agreed on",
-  ],
-  "a compressed item": [
-    framed({ kind: frameKind.input, callId: id(1, 0), flags: frameFlag.compression }),
-    "frame kind 14 may not have a compressed body",
-  ],
   "metadata that is cut off": [
     framed(request(hex("10 00 01 00"), { flags: frameFlag.metadata })),
     "metadata of 16 bytes runs past the end of its frame",

@@ -34,11 +34,6 @@ export interface Counters {
   /** Rendezvous bodies: too long for a message, so that the receiver pulled them by RMA. */
   bodiesOffered: number;
   bodiesPulled: number;
-  /** Bodies that this engine compressed, their bytes before and after, and bodies that it decompressed. */
-  bodiesCompressed: number;
-  bytesBeforeCompression: number;
-  bytesAfterCompression: number;
-  bodiesDecompressed: number;
   /** Bytes that `get` and `put` moved. */
   bytesGot: number;
   bytesPut: number;
@@ -103,10 +98,6 @@ export function newCounters(): Counters {
     framesReceived: 0,
     bodiesOffered: 0,
     bodiesPulled: 0,
-    bodiesCompressed: 0,
-    bytesBeforeCompression: 0,
-    bytesAfterCompression: 0,
-    bodiesDecompressed: 0,
     bytesGot: 0,
     bytesPut: 0,
     bytesStaged: 0,

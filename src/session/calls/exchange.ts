@@ -17,7 +17,6 @@ import type { SessionContext, SessionState } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
 import type { Teardown } from "../connection/teardown.ts";
-import { BodyCompression } from "./body-compression.ts";
 import { ExecutedCalls, executedFrames } from "./executed-calls.ts";
 import { explainDenial } from "./explain-denial.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
@@ -64,9 +63,6 @@ export class Exchange implements SessionPart, PeerLink {
     this.outgoing.limit(requests);
     this.grants.lasting.putsByRequest = features?.includes(feature.putsByRequest) ?? false;
     if (features?.includes(feature.executed)) this.incoming.executed = new ExecutedCalls(this.session);
-    const compression = BodyCompression.of(this.session, features);
-    this.outgoing.compression = compression;
-    this.incoming.compression = compression;
   }
 
   beginMessage(): void {

@@ -10,31 +10,22 @@ import { frameFlag } from "../../wire/frame.ts";
 import { type Metadata, packMetadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import { hasBytes, metadataLength } from "../../wire/metadata/metadata-block.ts";
 
-// What stands in a frame before its body: the identity of a request, metadata, and what is said of compression.
+// What stands in a frame before its body: the identity of a request, and metadata.
 
 /**
- * The prefix of a request that has any.
+ * The prefix of a request; undefined when there is none.
  *
  * @throws RpcError `invalid_argument` when it does not fit the messages that the peer receives.
  */
 export function requestPrefix(
   identity: CallIdentity | undefined,
   metadata: Uint8Array | undefined,
-  compression: Uint8Array | undefined,
   maxBytes: number,
-): Uint8Array {
-  if (metadata !== undefined) assertFits(metadata, maxBytes - (compression?.byteLength ?? 0));
-  const identified = identity === undefined ? undefined : writeCallIdentity(identity);
-  return joined(joined(identified, metadata), compression) as Uint8Array;
-}
-
-/** One block behind the other, where both are there. */
-export function joined(
-  first: Uint8Array | undefined,
-  second: Uint8Array | undefined,
 ): Uint8Array | undefined {
-  if (first === undefined) return second;
-  return second === undefined ? first : Buffer.concat([first, second]);
+  if (metadata !== undefined) assertFits(metadata, maxBytes);
+  if (identity === undefined) return metadata;
+  const identified = writeCallIdentity(identity);
+  return metadata === undefined ? identified : Buffer.concat([identified, metadata]);
 }
 
 /** The prefix of an answer; undefined when there is none, an error when the metadata exceed a limit. */

@@ -8,7 +8,6 @@ import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
-import { type CompressionBlock, compressionBlockBytes } from "../../wire/compressed-body.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import {
   frameFlag,
@@ -26,7 +25,6 @@ import type { Offer, Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
-import { type BodyCompression, notAgreed, type PackedBody } from "./body-compression.ts";
 import {
   answerError,
   beyondCredits,
@@ -35,7 +33,7 @@ import {
   tooManyBuiltinStreams,
 } from "./call-errors.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
-import { answerPrefix, joined, RequestPrefix } from "./frame-prefix.ts";
+import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
@@ -80,10 +78,6 @@ export class IncomingCalls implements Answering {
   #builtinStreams = 0;
   /** Tells of one-way calls; undefined where the peer wants an answer for each. */
   executed: ExecutedCalls | undefined;
-  /** Undefined where the two sides have no format in common. */
-  compression: BodyCompression | undefined;
-  /** Calls whose callers take compressed answers, with what their requests say. */
-  readonly #asking = new Map<IncomingCall, CompressionBlock>();
   /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
     throw new Error("sessions have no part that takes streams");
@@ -165,16 +159,6 @@ export class IncomingCalls implements Answering {
     const start = at + frameHeaderBytes;
     const fault = prefix.take(session.port, start, start + bodyBytes, flags);
     if (fault !== "") return session.fault(fault);
-    let prefixBytes = prefix.bytes;
-    let block: CompressionBlock | undefined;
-    if ((flags & frameFlag.compression) !== 0) {
-      const read = isBuiltin(method)
-        ? "a control request has a block of compression"
-        : (this.compression?.readRequest(start + prefixBytes, start + bodyBytes) ?? notAgreed);
-      if (typeof read === "string") return session.fault(read);
-      prefixBytes += compressionBlockBytes;
-      block = read;
-    }
     // Delivered twice it would be executed twice, which no fabric should have us do.
     if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (!session.isWatched) session.watch();
@@ -188,7 +172,7 @@ export class IncomingCalls implements Answering {
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
     call.priority = priorityOf(flags);
     call.metadata = prefix.metadata;
-    call.bodyBytes = bodyBytes - prefixBytes;
+    call.bodyBytes = bodyBytes - prefix.bytes;
     call.deadlineMs = call.startedMs + timeLeftMs;
     this.#fresh.push(call);
     const directions = methodAt(services, method)?.items;
@@ -213,10 +197,8 @@ export class IncomingCalls implements Answering {
     }
     const verdict = this.authorization?.check(call);
     if (verdict instanceof RpcError) return void call.settle({ error: verdict });
-    const bodyAt = at + prefixBytes;
-    if (block?.answerFormat !== undefined && directions === undefined) this.#asking.set(call, block);
-    if ((flags & frameFlag.rendezvous) !== 0 || block?.format !== undefined)
-      this.#take(call, bodyAt, flags, block, verdict);
+    const bodyAt = at + prefix.bytes;
+    if ((flags & frameFlag.rendezvous) !== 0) this.#pull(call, bodyAt, flags, verdict);
     else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
     else {
       const { bodies } = session;
@@ -268,14 +250,8 @@ export class IncomingCalls implements Answering {
       if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
   }
 
-  /** The body of a request is with the caller, or compressed, or both. */
-  #take(
-    call: IncomingCall,
-    at: number,
-    flags: number,
-    block: CompressionBlock | undefined,
-    verdict: PendingVerdict | undefined,
-  ): void {
+  /** The body of a request is with the caller. */
+  #pull(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict | undefined): void {
     const session = this.#session;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     call.beginTransfer();
@@ -283,7 +259,6 @@ export class IncomingCalls implements Answering {
       at,
       flags,
       bodyBytes: call.bodyBytes,
-      block,
       pulledHead: { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.request },
       stop: () => !call.open,
       onBody: (body, status) => {
@@ -337,32 +312,15 @@ export class IncomingCalls implements Answering {
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
-    if (this.#asking.size === 0 || !this.#compressed(call, outcome)) this.#answer(call, outcome);
-  }
-
-  /** The caller takes a compressed answer. False where there is nothing to compress, and the call is still here. */
-  #compressed(call: IncomingCall, outcome: Outcome): boolean {
-    const block = this.#asking.get(call);
-    this.#asking.delete(call);
-    const format = block?.answerFormat;
-    if (format === undefined || outcome.error !== undefined || outcome.value === undefined) return false;
-    const packed = this.compression?.pack(outcome.value, format, block?.answerMinBytes ?? 0);
-    if (packed === undefined) return false;
-    if (packed instanceof Promise) packed.then((ready) => this.#answer(call, outcome, ready));
-    else this.#answer(call, outcome, packed);
-    return true;
-  }
-
-  #answer(call: IncomingCall, outcome: Outcome, packed?: PackedBody): void {
     // The last of a batch takes the others along. While a message is taken apart more may follow; what they answer at
     // once leaves when the turn's messages are through.
     const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
-    this.#send(call, outcome, packed);
+    this.#send(call, outcome);
     if (last) this.#outbox.flush();
     this.#session.services.progress.wake();
   }
 
-  #send(call: IncomingCall, outcome: Outcome, packed: PackedBody | undefined): void {
+  #send(call: IncomingCall, outcome: Outcome): void {
     const { services } = this.#session;
     const slot = call.id & slotMask;
     if (this.#at(slot) !== call) return;
@@ -379,8 +337,7 @@ export class IncomingCalls implements Answering {
     if (this.executed?.add(call) === true) return this.#succeed(call);
     const metadata = this.#metadataOf(call);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
-    let flags = metadata === undefined ? 0 : frameFlag.metadata;
-    if (packed?.block !== undefined) flags |= frameFlag.compression;
+    const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const word = call.items === undefined ? call.waitedUs : call.items.sent;
     if (outcome.value === undefined) {
       this.#succeed(call);
@@ -388,8 +345,7 @@ export class IncomingCalls implements Answering {
     }
     try {
       const head = this.#headOf(frameKind.response, call, word, flags);
-      if (packed === undefined) this.#outbox.value(head, outcome.value, this.#offer, undefined, metadata);
-      else this.#outbox.body(head, packed.bytes, this.#offer, joined(metadata, packed.block));
+      this.#outbox.value(head, outcome.value, this.#offer, undefined, metadata);
       this.#succeed(call);
     } catch (error) {
       this.#fail(call, answerError(error, "the result could not be sent"));
@@ -488,7 +444,6 @@ export class IncomingCalls implements Answering {
       if (call.items !== undefined) this.#finishStream(call, call.items);
     }
     this.#size = 0;
-    this.#asking.clear();
     return touching;
   }
 

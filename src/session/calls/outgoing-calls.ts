@@ -6,7 +6,6 @@ import { SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
-import { type CompressionBlock, compressionBlockBytes } from "../../wire/compressed-body.ts";
 import { isByAdmission, parseError } from "../../wire/fault.ts";
 import {
   frameFlag,
@@ -26,7 +25,6 @@ import type { Offer, Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
-import { type BodyCompression, notAgreed } from "./body-compression.ts";
 import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
 import { GrantingCodec } from "./request-regions.ts";
@@ -47,7 +45,7 @@ const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
 /** Flags of an answer that is more than a value in its message. */
-const more = frameFlag.metadata | frameFlag.compression | frameFlag.rendezvous;
+const more = frameFlag.metadata | frameFlag.rendezvous;
 
 /**
  * The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and
@@ -74,8 +72,6 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Users' calls that have not left. */
   readonly waiting: WaitingCalls;
   readonly #queue: WindowQueue;
-  /** Undefined where the two sides have no format in common. */
-  compression: BodyCompression | undefined;
   #firstBuiltin = 0;
   /**
    * How many of `#calls` are streams. They take credits as all calls do. But they may be open for long and idle, so
@@ -192,16 +188,6 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
-   * Makes the body of a request whose caller wants compression, before it is sent by `request`. Returns a promise while
-   * it is being compressed, which does not reject.
-   */
-  pack(call: OutgoingCall, input: unknown): Promise<void> | undefined {
-    const terms = call.compression;
-    call.packed = undefined;
-    return terms === undefined ? undefined : this.compression?.packRequest(call, terms, input);
-  }
-
-  /**
    * The caller gave up on a call that has been settled: it waits no more, or the peer is told, which then ends it and
    * answers.
    */
@@ -244,13 +230,9 @@ export class OutgoingCalls implements ControlRequestSender {
       head.flags = priorityFlags[call.priority];
       head.isOneWay = call.isOneWay;
       head.isControl = call.builtin;
-      const { packed } = call;
-      const isPlain = call.identity === undefined && call.metadata === undefined && packed === undefined;
+      const isPlain = call.identity === undefined && call.metadata === undefined;
       const prefix = isPlain ? undefined : this.#prefix(call, head);
-      if (packed?.bytes !== undefined) {
-        this.#outbox.body(head, packed.bytes, this.#offer, prefix);
-        packed.bytes = undefined;
-      } else if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
+      if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
       else this.#outbox.value(head, input, this.#offer, this.#granting.for(call), prefix);
     } catch (error) {
       table.takeBack(id);
@@ -271,11 +253,10 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /** What stands before the body of a request that is not plain, and its flags. */
-  #prefix({ identity, metadata, packed }: OutgoingCall, head: ReusedHead): Uint8Array {
+  #prefix({ identity, metadata }: OutgoingCall, head: ReusedHead): Uint8Array | undefined {
     if (identity !== undefined) head.flags |= frameFlag.identity;
     if (metadata !== undefined) head.flags |= frameFlag.metadata;
-    if (packed !== undefined) head.flags |= frameFlag.compression;
-    return requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
+    return requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
   }
 
   /** The call with this number; undefined when it has been answered. */
@@ -326,7 +307,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#endWith(call, kind, word, at, bodyBytes, undefined);
   };
 
-  /** An answer with metadata, or whose body is compressed or must be pulled. Apart, for V8 to inline the others. */
+  /** An answer with metadata, or whose body must be pulled. Apart, for V8 to inline the others. */
   #onAnswerWithMore(call: OutgoingCall, at: number, bodyBytes: number, flags: number, kind: number): void {
     const session = this.#session;
     const word = this.#view.getUint32(at + 12, true);
@@ -339,17 +320,8 @@ export class OutgoingCalls implements ControlRequestSender {
       prefixBytes = block.byteLength;
       metadata = receivedMetadata(block);
     }
-    let block: CompressionBlock | undefined;
-    if ((flags & frameFlag.compression) !== 0) {
-      const read =
-        this.compression?.readAnswer(call.packed, start + prefixBytes, start + bodyBytes) ?? notAgreed;
-      if (typeof read === "string") return session.fault(read);
-      prefixBytes += compressionBlockBytes;
-      block = read;
-    }
     const body = { at: at + prefixBytes, bodyBytes: bodyBytes - prefixBytes };
-    if ((flags & frameFlag.rendezvous) !== 0 || (block !== undefined && !call.settled))
-      this.#takeBody(call, kind, word, { ...body, flags, block }, metadata);
+    if ((flags & frameFlag.rendezvous) !== 0) this.#takeBody(call, kind, word, { ...body, flags }, metadata);
     else this.#endWith(call, kind, word, body.at, body.bodyBytes, metadata);
   }
 
@@ -376,7 +348,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#offers.release(requestBody(call.id));
   }
 
-  /** Its body must be pulled, or is compressed. */
+  /** Its body must be pulled. */
   #takeBody(
     call: OutgoingCall,
     kind: number,
@@ -482,11 +454,11 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 }
 
-/** Where a body that must be pulled is described, or lies compressed. */
-type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes" | "block">;
+/** Where a body that must be pulled is described. */
+type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes">;
 
 /**
- * Pulls the body of an answer, and decompresses it. `finish` gives the call's number and grants back, `end` takes the
+ * Pulls the body of an answer. `finish` gives the call's number and grants back, `end` takes the
  * value if the call still waits for it.
  */
 function takeAnswer(

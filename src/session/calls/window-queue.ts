@@ -41,7 +41,7 @@ export class WindowQueue {
       throw exhausted(`${this.#whyFull(inFlight)}, and whenFull is "fail"`);
     }
     const { priority } = call;
-    const waitingBytes = inputBytes(input) + (call.packed?.bytes?.byteLength ?? 0);
+    const waitingBytes = inputBytes(input);
     // A getter of the input's may have ended the call, or the session.
     if (call.settled) return;
     if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);

@@ -47,8 +47,6 @@ export interface EngineServices extends LinkServices {
   readonly securityMeter: SecurityMeter;
   /** Begins the TLS handshakes of sealed sessions. Undefined without credentials. */
   readonly tls?: TlsEndpoint | undefined;
-  /** Whether bodies may travel compressed. */
-  readonly compression: boolean;
   /** Around every call that is made with this engine. */
   readonly clientMiddleware: readonly Middleware[];
   /** What is served. It only grows. */

@@ -31,7 +31,6 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly clock = new FakeClock();
   readonly realClock = this.clock;
   readonly clientMiddleware = [];
-  compression = true;
   security: ResolvedSecurity | undefined = undefined;
   readonly securityMeter = new SecurityMeter();
   readonly wheel = new DeadlineWheel(this.clock);

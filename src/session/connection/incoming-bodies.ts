@@ -8,7 +8,6 @@ import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
-import type { CompressionBlock, CompressionFormat } from "../../wire/compressed-body.ts";
 import { decodeAt, decodedHeapBytes } from "../../wire/decode-value.ts";
 import { type RegionCodec, ValueTooLargeError } from "../../wire/extension.ts";
 import {
@@ -20,10 +19,9 @@ import {
   readRendezvous,
   rendezvousOwner,
 } from "../../wire/frame.ts";
-import { decompress, decompressionBytes } from "./compression.ts";
 import type { Outbox } from "./outbox.ts";
 import { AnswerCodec, type IdentifiedPeer } from "./peer-identity.ts";
-import { corruptBody, forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
+import { forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
 
 /** A frame's body as it stands in a message or, once pulled, in memory of its own. */
 export interface Body {
@@ -41,8 +39,6 @@ export interface WantedBody {
   readonly flags: number;
   /** The length of the body or its descriptor. */
   readonly bodyBytes: number;
-  /** How it is compressed. Undefined: it is not. */
-  readonly block?: CompressionBlock | undefined;
   /** Tells the peer that its copy of a body that had to be pulled is free. */
   readonly pulledHead?: FrameHead;
   /** Whether nobody wants it any more. */
@@ -130,17 +126,11 @@ export class IncomingBodies {
   }
 
   /**
-   * Gets the body that is wanted: at once when it stands in the message, later when it must be pulled or decompressed,
-   * not at all when the session ends or `stop` says so first. The peer is told when its copy is free. Decoding happens
-   * in `onBody`, by `decode`. Bodies that stand in their message as they are need none of this: see `valueAt`.
+   * Gets the body that is wanted: at once when it stands in the message, later when it must be pulled, not at all when the
+   * session ends or `stop` says so first. The peer is told when its copy is free. Decoding happens in `onBody`, by
+   * `decode`. Bodies that stand in their message need none of this: see `valueAt`.
    */
-  take(wanted: WantedBody): void {
-    const { block } = wanted;
-    if (block?.format === undefined) this.#take(wanted);
-    else this.#takePacked(wanted, block.format, block.plainBytes);
-  }
-
-  #take({ at, flags, bodyBytes, stop, onBody, pulledHead, onDropped }: WantedBody): void {
+  take({ at, flags, bodyBytes, stop, onBody, pulledHead, onDropped }: WantedBody): void {
     const session = this.#session;
     const { port, services } = session;
     const start = at + frameHeaderBytes;
@@ -214,54 +204,6 @@ export class IncomingBodies {
       });
     progress.wake();
     return true;
-  }
-
-  /**
-   * Gets a body that is compressed, as it was before. What it takes of memory until then counts in the peer's share,
-   * and nothing is read or decompressed where the share has no room.
-   */
-  #takePacked(wanted: WantedBody, format: CompressionFormat, plainBytes: number): void {
-    const { flags, stop, onBody, pulledHead, onDropped } = wanted;
-    const session = this.#session;
-    const { pulls } = session.account;
-    // In the end it has the compressed bytes, too: how many they are, their pull knows.
-    let heldBytes = decompressionBytes(format, plainBytes);
-    if (!pulls.take(heldBytes)) {
-      if ((flags & frameFlag.rendezvous) !== 0 && pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      return onBody(undefined, noRoom);
-    }
-    const onPacked = (packed: Body | undefined, status: number) => {
-      if (packed === undefined || stop()) {
-        pulls.give(heldBytes);
-        return onBody(undefined, status);
-      }
-      const { start, end, own } = packed;
-      const bytes = packed.bytes.subarray(start, end);
-      pulls.hold(bytes.byteLength);
-      heldBytes += bytes.byteLength;
-      // The place in its message is given to others.
-      void decompress(format, own ? bytes : Buffer.from(bytes), plainBytes).then((plain) => {
-        if (session.state === "ended") onDropped?.();
-        else if (plain === undefined) onBody(undefined, corruptBody);
-        else {
-          session.services.counters.bodiesDecompressed++;
-          // A short one may lie in memory that Node shares among buffers.
-          const isOwn = plainBytes > Buffer.poolSize;
-          onBody({ bytes: plain, start: 0, end: plainBytes, own: isOwn }, 0);
-        }
-        // Not before: what the receiver keeps has been counted by it.
-        pulls.give(heldBytes);
-        session.services.progress.wake();
-      });
-    };
-    this.#take({
-      ...wanted,
-      onBody: onPacked,
-      onDropped() {
-        pulls.give(heldBytes);
-        onDropped?.();
-      },
-    });
   }
 
   /**
@@ -365,10 +307,6 @@ export class IncomingBodies {
     }
     if (status === forgedBody) {
       const message = `a body from ${peerName} was changed on its way: its tag is wrong`;
-      return new RpcError({ code: "data_loss", message, origin: "local" });
-    }
-    if (status === corruptBody) {
-      const message = `a compressed body from ${peerName} is damaged, or not as long as it states`;
       return new RpcError({ code: "data_loss", message, origin: "local" });
     }
     // A body stays until its receiver says that it has it. A sender that withdraws one has given the session up, for

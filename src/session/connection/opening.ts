@@ -1,9 +1,11 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
+import { isNodeScheme, type Scheme } from "../../fabric/libfabric/url.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import {
+  feature,
   type Greeting,
   type LaneAddress,
   packGreeting,
@@ -30,7 +32,6 @@ import {
   type TlsSession,
 } from "../opening/tls-handshake.ts";
 import type { Arrivals } from "./arrivals.ts";
-import { featuresOf } from "./compression.ts";
 import type { SessionContext } from "./context.ts";
 import { type Body, sessionPulled } from "./incoming-bodies.ts";
 import { sessionBody } from "./rendezvous.ts";
@@ -461,12 +462,19 @@ export class Opening implements TlsListener {
       immediateBytes: port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
       bodyStallMs: Math.ceil(limits.maxBodyStallMs),
-      features: featuresOf(this.#session),
+      features: featuresOf(port.scheme),
       ...(ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
       lanes,
       services: table,
     };
   }
+}
+
+/** The features that this side names in a session on a port of this scheme. */
+function featuresOf(scheme: Scheme): readonly number[] {
+  // The port may be one of a device, which pins the memory that peers write.
+  const pinsMemory = scheme === "verbs" || isNodeScheme(scheme);
+  return pinsMemory ? [feature.executed, feature.putsByRequest] : [feature.executed];
 }
 
 const unsealed = "before the session was sealed";

@@ -256,14 +256,6 @@ export class Outbox implements SendListener, Flushable {
     } else this.#offered(head, flags, body, offer, prefix);
   }
 
-  /** As `value`, for a body that is bytes already, and not longer than the peer takes. */
-  body(head: FrameHead, body: Uint8Array, offer: Offer, prefix: Uint8Array = noBytes): void {
-    if (this.#closed) return;
-    const bytes = frameHeaderBytes + prefix.byteLength + body.byteLength;
-    if (messageHeaderBytes + bytes <= this.#messageBytes) return this.raw(head, 0, body, prefix);
-    this.#offered(head, 0, body, offer, prefix);
-  }
-
   /** A frame with the descriptor of a body that is too long for a message. */
   #offered(head: FrameHead, flags: number, body: Uint8Array, offer: Offer, prefix: Uint8Array): void {
     const kept = inBodyMemory(body);

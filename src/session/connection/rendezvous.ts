@@ -52,8 +52,6 @@ export function offerBody(
 
 /** Status of a sealed body that is not what its sender has sealed. No provider has negative numbers. */
 export const forgedBody = -2;
-/** Status of a compressed body that is not what its block says. */
-export const corruptBody = -3;
 
 /** A pulled body, or libfabric's error number; 0 for a pull that `stop` ended. */
 export type Pulled = { readonly body: Buffer } | { readonly status: number };

@@ -1,4 +1,3 @@
-import type { CompressionBlock } from "../../../src/wire/compressed-body.ts";
 import type { HandleDescriptor } from "../../../src/wire/handle-descriptor.ts";
 import type { RegionDescriptor, RegionSegment } from "../../../src/wire/region-descriptor.ts";
 import type { StreamDescriptor } from "../../../src/wire/stream-descriptor.ts";
@@ -27,8 +26,6 @@ export interface VectorFrame {
   readonly identity?: IdentityMeaning;
   /** Named values: text, or bytes in hex as `{ "$bytes": … }`. */
   readonly metadata?: Readonly<Record<string, MetadataMeaning | readonly MetadataMeaning[]>>;
-  /** What is said of compression, and the body in hex as it travels where it is compressed and not a rendezvous body. */
-  readonly compression?: Partial<CompressionBlock> & { readonly packed?: string };
   /** Absent: no body. `{ "$rendezvous": … }`: a descriptor of a body that must be pulled. Otherwise a msgpack value. */
   readonly body?: unknown;
 }

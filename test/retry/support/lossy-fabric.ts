@@ -90,7 +90,6 @@ export class Side {
       realClock: clock,
       wheel,
       gate: { requests: true, calls: true },
-      compression: true,
       counters: newCounters(),
       metrics: new CallMetrics(),
       limits: all,
