@@ -1,5 +1,6 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError, RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import type { ErrorDeclarations } from "../contract/declared-error.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
 
 /** What came of a schema: the verdict, or a promise of it from an asynchronous one. */
@@ -10,8 +11,7 @@ export interface CheckedCall {
   readonly method: {
     readonly input: Schema;
     readonly output: Schema;
-    /** The data of declared errors, by reason. */
-    readonly errors: Readonly<Record<string, Schema>>;
+    readonly errors: ErrorDeclarations;
   };
   readonly settled: boolean;
   /** Its input fits. */
@@ -69,7 +69,7 @@ export function endWithError(call: CheckedCall, error: RpcError): void {
     call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
   };
   try {
-    const verdict = validate(declared, error.data);
+    const verdict = validate(declared.data, error.data);
     if (verdict instanceof Promise) judgeLater(call, verdict, judge);
     else judge(verdict);
   } catch (cause) {

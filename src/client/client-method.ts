@@ -4,6 +4,7 @@ import type { RetryBudget } from "../base/flow/retry-budget.ts";
 import type { MethodMetrics } from "../base/observe/call-metrics.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { ErrorDeclarations } from "../contract/declared-error.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
@@ -63,8 +64,7 @@ export class ClientMethod {
   readonly items: Schema;
   readonly window: StreamWindow;
   readonly idleTimeoutMs: number;
-  /** The data of declared errors, by reason. */
-  readonly errors: Readonly<Record<string, Schema>>;
+  readonly errors: ErrorDeclarations;
   /** True when the method declares no input: callers pass none, and nothing is checked or encoded. */
   readonly takesNothing: boolean;
   readonly idempotent: boolean;

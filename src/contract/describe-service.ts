@@ -39,7 +39,7 @@ export function describeMethod(name: string, method: AnyMethod): DescribedMethod
       ...schemaOf("items", items, "input"),
       ...schemaOf("output", output, "output"),
       errors: Object.fromEntries(
-        Object.entries(errors).map(([reason, schema]) => [reason, jsonSchemaOf(schema, "output")]),
+        Object.entries(errors).map(([reason, { data }]) => [reason, jsonSchemaOf(data, "output")]),
       ),
     };
     described.set(method, known);

@@ -1,6 +1,7 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { ErrorSchemas } from "./declared-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemSource, ItemStream } from "./item-stream.ts";
-import type { AnyMethod, ErrorSchemas } from "./method.ts";
+import type { AnyMethod } from "./method.ts";
 import type { InferInput, InferOutput, Schema, VoidSchema } from "./schema.ts";
 import type { AnyService } from "./service.ts";
 
@@ -123,7 +124,7 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
 
 /** What `call.fail` takes beside the reason and the data. */
 export interface FailOptions {
-  /** One sentence for people. It travels to the caller. Default: "the handler failed with" and the reason. */
+  /** One sentence for people. It travels to the caller. Default: that of the contract. */
   readonly message?: string;
   /** How long the caller should wait before it tries again, in milliseconds. Default: nothing is said. */
   readonly retryAfterMs?: number;

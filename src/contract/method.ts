@@ -1,11 +1,9 @@
 import { type Priority, priorities } from "../base/flow/priority.ts";
-import { assertIdentifier } from "../base/options/identifier.ts";
 import {
   boolean,
   checkedBy,
   completed,
   type FieldsOf,
-  fail,
   group,
   integer,
   milliseconds,
@@ -13,6 +11,7 @@ import {
   orFalse,
   resolveOptions,
 } from "../base/options/options.ts";
+import { declareErrors, type ErrorDeclarations, type ErrorSchemas } from "./declared-error.ts";
 import { assertSchema, type Schema, type VoidSchema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */
@@ -20,12 +19,6 @@ export const methodBrand: unique symbol = Symbol.for("cinnabar.Method");
 
 /** The kinds of methods. */
 export type MethodKind = "unary" | "serverStream" | "clientStream" | "duplexStream" | "oneWay";
-
-/** The declared errors of a method: the schema of the error's data by its reason. */
-export type ErrorSchemas = { readonly [reason: string]: Schema };
-
-/** The errors of a method that declares none. */
-export type NoErrors = Record<never, never>;
 
 /**
  * What every kind of method has.
@@ -76,14 +69,13 @@ export interface Method<
   readonly items: T;
   /** The schema of the answer, or of each item that the server sends. */
   readonly output: O;
-  /** The schema of each declared error's data, by reason. */
-  readonly errors: E;
+  /** The declared errors, by reason. Each is the schema of its data, and has a code and a text. */
+  readonly errors: ErrorDeclarations<E>;
 }
 
 /** A method of any kind. */
 export type AnyMethod = Method<MethodKind, Schema, Schema, ErrorSchemas, Schema>;
 
-const maxErrors = 100;
 const defaultWindow: StreamWindow = Object.freeze({ items: 1024, bytes: 256 * 1024 });
 const defaultIdleTimeoutMs = 60_000;
 
@@ -132,7 +124,7 @@ const partFields = {
   input: schemaField,
   items: schemaField,
   output: schemaField,
-  errors: checkedBy(checkErrors),
+  errors: checkedBy(declareErrors),
   idempotent: boolean(false),
   replay: boolean(false),
   timeoutMs: milliseconds(),
@@ -205,23 +197,6 @@ export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
     idleTimeoutMs: idleTimeoutMs ?? Number.POSITIVE_INFINITY,
     window: completeWindow(window, defaultWindow),
   });
-}
-
-/** A frozen copy without a prototype: reasons come from the wire and must not match members of `Object.prototype`. */
-function checkErrors(kind: string, name: string, errors: unknown): ErrorSchemas {
-  if (typeof errors !== "object" || errors === null)
-    return fail(TypeError, kind, name, "an object of schemas", errors);
-  const entries = Object.entries(errors);
-  if (entries.length > maxErrors) {
-    throw new TypeError(`${kind}: errors has ${entries.length} reasons; the limit is ${maxErrors}`);
-  }
-  const copy: Record<string, Schema> = Object.create(null);
-  for (const [reason, schema] of entries) {
-    assertIdentifier(`${kind}: errors`, reason);
-    assertSchema(`${kind}: errors.${reason}`, schema);
-    copy[reason] = schema;
-  }
-  return Object.freeze(copy);
 }
 
 /** Whether a value was made by `unary` or one of its like. */

@@ -1,5 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
-import { type Method, makeMethod, type NoErrors } from "./method.ts";
+import type { NoErrors } from "./declared-error.ts";
+import { type Method, makeMethod } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
 /** Options of `oneWay`. */

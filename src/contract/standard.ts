@@ -20,6 +20,14 @@ export type {
 } from "../transfer/byte-stream/stream-kind.ts";
 export type { MetadataKey, MetadataValue, MetadataValues } from "../wire/metadata/entry.ts";
 export type { ByteLengthOptions } from "./byte-length.ts";
+export {
+  type DeclaredErrorOptions,
+  type ErrorDeclaration,
+  type ErrorDeclarations,
+  type ErrorSchemas,
+  error,
+  type NoErrors,
+} from "./declared-error.ts";
 export { type FieldSchemas, type FieldsInput, type FieldsOutput, fields } from "./fields.ts";
 export type {
   CallContextFor,
@@ -59,11 +67,9 @@ export type {
 export { metadataKey } from "./metadata-key.ts";
 export type {
   AnyMethod,
-  ErrorSchemas,
   Method,
   MethodBase,
   MethodKind,
-  NoErrors,
   StreamWindow,
 } from "./method.ts";
 export { type OneWayOptions, oneWay } from "./one-way.ts";

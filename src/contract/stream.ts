@@ -1,5 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
-import { type ErrorSchemas, type Method, makeMethod, type NoErrors, type StreamWindow } from "./method.ts";
+import type { ErrorSchemas, NoErrors } from "./declared-error.ts";
+import { type Method, makeMethod, type StreamWindow } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
 /** Options of a method with streams. Each kind of stream also says which of its schemas must be there. */
@@ -9,8 +10,8 @@ export interface StreamOptions<I extends Schema, O extends Schema, E extends Err
   /** Schema of each item that the server sends; of a client stream, schema of the answer. Default: no answer. */
   readonly output?: O;
   /**
-   * Declared errors: the schema of the data by reason. At most 100. An error may come after any number of items.
-   * Default: none.
+   * Declared errors by reason: the schema of the data, or `error` with a code and a text. At most 100. An error may
+   * come after any number of items. Default: none.
    */
   readonly errors?: E;
   /**

@@ -16,7 +16,7 @@ describe("unary", () => {
     expect(method).toMatchObject({ kind: "unary", idempotent: true, timeoutMs: 250 });
     expect(method.input).toBe(input);
     expect(method.output).toBe(output);
-    expect(method.errors.NotFound).toBe(errors.NotFound);
+    expect(method.errors.NotFound.data).toBe(errors.NotFound);
     expect(Object.isFrozen(method) && Object.isFrozen(method.errors)).toBe(true);
   });
 

@@ -1,5 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
-import { type ErrorSchemas, type Method, makeMethod, type NoErrors } from "./method.ts";
+import type { ErrorSchemas, NoErrors } from "./declared-error.ts";
+import { type Method, makeMethod } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
 /** Options of `unary`. */
@@ -9,8 +10,8 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
   /** Schema of the output. Default: no output. */
   readonly output?: O;
   /**
-   * Declared errors: the schema of the data by reason, as in `{ NotFound: z.object({ id: z.string() }) }`. At most 100.
-   * Default: none.
+   * Declared errors by reason: the schema of the data, as in `{ NotFound: z.object({ id: z.string() }) }`, or `error`
+   * with a code and a text. At most 100. Default: none.
    */
   readonly errors?: E;
   /** Set to true when a second execution does no harm. The client may then retry calls. Default: false. */

@@ -1,9 +1,9 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
-import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions, type FieldsOf, milliseconds, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { ErrorDeclaration, ErrorDeclarations } from "../contract/declared-error.ts";
 import type { FailOptions } from "../contract/infer.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
@@ -37,14 +37,16 @@ export type CallContext = Omit<HandlerCall, "fail">;
 export class HandlerCall {
   readonly #call: IncomingCall;
   readonly #session: PeerLink;
+  readonly #errors: ErrorDeclarations;
   #context: ContextValues | undefined;
   /** The method, as `service/method`. */
   readonly method: string;
 
   /** @internal */
-  constructor(call: IncomingCall, session: PeerLink, method: string) {
+  constructor(call: IncomingCall, session: PeerLink, method: string, errors: ErrorDeclarations) {
     this.#call = call;
     this.#session = session;
+    this.#errors = errors;
     this.method = method;
   }
 
@@ -242,9 +244,12 @@ export class HandlerCall {
 
   /**
    * Fails the call with a declared error. It throws. Handlers see it typed: only the method's declared reasons compile.
+   * It is bound to the call, so that a handler may take it out.
    */
-  fail(reason: string, data?: unknown, options?: FailOptions): never {
-    throw new DeclaredFailure(reason, data, options);
+  get fail(): (reason: string, data?: unknown, options?: FailOptions) => never {
+    return (reason, data, options) => {
+      throw new DeclaredFailure(reason, data, options, this.#errors[reason]);
+    };
   }
 }
 
@@ -253,8 +258,14 @@ export class StreamHandlerCall extends HandlerCall {
   readonly input: unknown;
 
   /** @internal */
-  constructor(call: IncomingCall, session: PeerLink, method: string, input: unknown) {
-    super(call, session, method);
+  constructor(
+    call: IncomingCall,
+    session: PeerLink,
+    method: string,
+    errors: ErrorDeclarations,
+    input: unknown,
+  ) {
+    super(call, session, method, errors);
     this.input = input;
   }
 }
@@ -269,18 +280,14 @@ const failOptions = {
  * dispatcher checks the data and sends it.
  */
 export class DeclaredFailure extends RpcError {
-  constructor(reason: string, data: unknown, options: FailOptions = {}) {
+  constructor(
+    reason: string,
+    data: unknown,
+    options: FailOptions = {},
+    declared: ErrorDeclaration | undefined,
+  ) {
     checkOptions("call.fail", options, failOptions);
-    const { message = `the handler failed with ${reason}`, retryAfterMs } = options;
-    super({ code: codeOfReason(reason), message, reason, data, retryAfterMs });
+    const { message = declared?.message ?? `declared error ${reason}`, retryAfterMs } = options;
+    super({ code: declared?.code ?? "failed_precondition", message, reason, data, retryAfterMs });
   }
-}
-
-/**
- * The code of a declared error: the code of the same name if there is one (`NotFound` is `not_found`), else
- * `failed_precondition`. Callers match the reason; the code is for logs, metrics and retries.
- */
-export function codeOfReason(reason: string): RpcCode {
-  const snake = reason.replace(/(?<=[a-z0-9])(?=[A-Z])/g, "_").toLowerCase();
-  return isRpcCode(snake) ? snake : "failed_precondition";
 }

@@ -8,7 +8,6 @@ import type { HandlersOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import {
   formatIssues,
-  type Schema,
   type Validation,
   type Validator,
   validate,
@@ -215,7 +214,12 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     try {
       const result =
         this.#streams === undefined
-          ? serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path))
+          ? serveInside(
+              call,
+              this.#handler,
+              input.value,
+              new HandlerCall(call, session, this.path, this.#method.errors),
+            )
           : this.#streams.serve(call, session, input.value);
       if (this.items?.outputs) this.#streams?.send(call, session, result);
       else if (isPromiseLike(result)) {
@@ -302,7 +306,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   #onRpcError(call: IncomingCall, error: RpcError): void {
     const message = toldMessage(error);
     if (message !== error.plainMessage) this.#report(call, error);
-    const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason];
+    const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason]?.data;
     const settle = (verdict: Validation<unknown>) => {
       const declared = verdict.issues === undefined ? { reason: error.reason, data: verdict.value } : {};
       call.settle({ error: restate(error, declared, message) });
@@ -319,7 +323,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
 
   #onDeclared(call: IncomingCall, session: PeerLink, failure: DeclaredFailure): void {
     const reason = failure.reason as string;
-    const schema: Schema | undefined = this.#method.errors[reason];
+    const schema = this.#method.errors[reason]?.data;
     if (schema === undefined) {
       const undeclaredReason = new TypeError(`${this.path} does not declare the error "${reason}"`);
       return this.#onThrown(call, session, undeclaredReason);

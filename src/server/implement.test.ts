@@ -7,7 +7,6 @@ import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
-import { codeOfReason } from "./call-context.ts";
 import { ServedServices } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
 import { ReplayCache } from "./replay-cache.ts";
@@ -99,19 +98,4 @@ describe("the dispatch table", () => {
   });
 
   const handlers2 = { a: nothing };
-});
-
-describe("the code of a declared reason", () => {
-  it.each([
-    ["NotFound", "not_found"],
-    ["AlreadyExists", "already_exists"],
-    ["Aborted", "aborted"],
-    ["ResourceExhausted", "resource_exhausted"],
-    ["Busy", "failed_precondition"],
-    ["notFound", "not_found"],
-    ["not_found", "not_found"],
-    ["__proto__", "failed_precondition"],
-  ])("%s is %s", (reason, code) => {
-    expect(codeOfReason(reason)).toBe(code);
-  });
 });

@@ -51,12 +51,17 @@ export class StreamServer {
     if (!(items instanceof CalleeItems)) throw new Error(`call ${call.id} of ${this.#path} has no items`);
     const arriving = items.start(this.#method);
     return arriving === undefined
-      ? serveInside(call, this.#handler, input, new HandlerCall(call, session, this.#path))
+      ? serveInside(
+          call,
+          this.#handler,
+          input,
+          new HandlerCall(call, session, this.#path, this.#method.errors),
+        )
       : serveInside(
           call,
           this.#handler as (input: unknown, context: HandlerCall) => unknown,
           arriving,
-          new StreamHandlerCall(call, session, this.#path, input),
+          new StreamHandlerCall(call, session, this.#path, this.#method.errors, input),
         );
   }
 

@@ -57,8 +57,8 @@ describe("the example of", () => {
       "server notes.v1/read ok T ms",
       "client notes.v1/read ok T ms",
       "client notes.v1/read failed T ms",
-      "server notes.v1/read not_found NotFound T ms",
-      "client notes.v1/read not_found NotFound T ms",
+      "server notes.v1/read failed_precondition NotFound T ms",
+      "client notes.v1/read failed_precondition NotFound T ms",
     ]);
   });
 

@@ -1,8 +1,13 @@
 import { z } from "zod";
 import type { RpcError } from "../../src/base/errors/rpc-error.ts";
+import {
+  type ErrorDeclarations,
+  type ErrorSchemas,
+  error,
+  type NoErrors,
+} from "../../src/contract/declared-error.ts";
 import type { ErrorsOf } from "../../src/contract/infer.ts";
 import { isError } from "../../src/contract/is-error.ts";
-import type { ErrorSchemas, NoErrors } from "../../src/contract/method.ts";
 import { unary } from "../../src/contract/unary.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { Frames, type FramesHandlers, type Methods } from "./frames.ts";
@@ -16,8 +21,8 @@ export type Declared = Expect<
 export type NoneDeclared = Expect<Equal<keyof ErrorsOf<Methods["ping"]>, never>>;
 
 // The errors of a method that declares none are none, not any.
-export type NotWidened = Expect<Equal<Methods["ping"]["errors"], NoErrors>>;
-export type NotAny = Expect<Equal<Equal<Methods["ping"]["errors"], ErrorSchemas>, false>>;
+export type NotWidened = Expect<Equal<Methods["ping"]["errors"], ErrorDeclarations<NoErrors>>>;
+export type NotAny = Expect<Equal<Equal<Methods["ping"]["errors"], ErrorDeclarations<ErrorSchemas>>, false>>;
 
 // A handler fails with declared reasons and their data.
 export const handlers: Pick<FramesHandlers, "stat" | "ping"> = {
@@ -76,3 +81,16 @@ export function dataOf(error: unknown): string {
 // @ts-expect-error TS2322 a declared error is a schema
 unary({ errors: { Gone: true } });
 unary({ errors: { Gone: z.string() } });
+
+// An error with a code and a text has the type of its data.
+export const coded = unary({
+  errors: {
+    Late: error({ data: z.object({ byMs: z.number() }), code: "aborted" }),
+    Lost: error({ message: "lost" }),
+  },
+});
+export type Coded = Expect<
+  Equal<ErrorsOf<typeof coded>, { readonly Late: { byMs: number }; readonly Lost: void }>
+>;
+// @ts-expect-error TS2820 a code that does not exist
+error({ code: "not found" });

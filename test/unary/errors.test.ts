@@ -1,5 +1,6 @@
 import {
   clientStream,
+  error as declare,
   implement,
   isError,
   RpcError,
@@ -19,7 +20,9 @@ const Fail = service("fail.v1", {
     input: z.unknown(),
     output: z.unknown(),
     errors: {
-      NotFound: z.object({ id: z.string() }),
+      NotFound: declare({ data: z.object({ id: z.string() }), code: "not_found" }),
+      AlreadyExists: z.object({ id: z.string() }),
+      Full: declare({ code: "resource_exhausted", message: "all 4 places are taken" }),
       Busy: z.object({ load: z.number() }),
       Gone: z.void(),
       Late: z.object({ at: z.number() }).refine(async ({ at }) => at > 0),
@@ -92,6 +95,41 @@ describe.each(transports)("a failing call over $name", (provider) => {
     expect(gone).toMatchObject({ code: "failed_precondition", reason: "Gone" });
     expect("data" in gone).toBe(false);
     expect(await failure(run("late"))).toMatchObject({ reason: "Late", data: { at: 1 } });
+  });
+
+  it("gives a declared error the code and the text of the contract, and never a code by its name", async () => {
+    const seen: string[] = [];
+    const { api } = await pair(
+      provider,
+      [
+        failing((input, { fail }) => {
+          if (input === "exists") return fail("AlreadyExists", { id: "x" });
+          return input === "full" ? fail("Full") : fail("Full", undefined, { message: "5 wait already" });
+        }),
+      ],
+      {
+        server: {
+          middleware: {
+            server: [
+              (_, next) =>
+                next().catch((error: RpcError) => {
+                  seen.push(error.message);
+                  throw error;
+                }),
+            ],
+          },
+        },
+      },
+    );
+    const { run } = api(Fail);
+    const errors = [await failure(run("exists")), await failure(run("full")), await failure(run("fuller"))];
+    expect(errors.map(({ message }) => message)).toEqual([
+      "[failed_precondition] declared error AlreadyExists",
+      "[resource_exhausted] all 4 places are taken",
+      "[resource_exhausted] 5 wait already",
+    ]);
+    expect(errors.map(({ reason }) => reason)).toEqual(["AlreadyExists", "Full", "Full"]);
+    expect(seen).toEqual(errors.map(({ message }) => message));
   });
 
   it("says internal, and tells only the server why, when a declared error's data does not fit or it is not declared", async () => {
@@ -178,7 +216,12 @@ describe.each(transports)("a failing call over $name", (provider) => {
 
   it("passes on a nested call's error without the reason and data of another contract", async () => {
     const Inner = service("inner.v1", {
-      get: unary({ errors: { NotFound: z.object({ secret: z.string() }), Odd: z.string() } }),
+      get: unary({
+        errors: {
+          NotFound: declare({ data: z.object({ secret: z.string() }), code: "not_found" }),
+          Odd: z.string(),
+        },
+      }),
       odd: unary({ errors: { Odd: z.string() } }),
     });
     const inner = await pair(provider, [

@@ -1,4 +1,4 @@
-import { service } from "cinnabar/standard";
+import { error, service } from "cinnabar/standard";
 import { afterEach, expect, expectTypeOf, it } from "vitest";
 import { z } from "zod";
 import { envelopeSchema, replySchema } from "./envelope.ts";
@@ -10,7 +10,10 @@ import { CollectiveError } from "./result.ts";
 const Store = service("store.v1", {
   drop: collective({
     input: z.object({ pool: z.string() }),
-    errors: { NotFound: z.object({ pool: z.string() }), Busy: z.object({ users: z.number() }) },
+    errors: {
+      NotFound: error({ data: z.object({ pool: z.string() }), code: "not_found", message: "no such pool" }),
+      Busy: z.object({ users: z.number() }),
+    },
   }),
 });
 
@@ -36,7 +39,7 @@ it("a declared error of a handler comes with its data, typed, from wherever in t
   const { ok, failed } = await drop({ pool: "a" }, options);
   expect(ok).toEqual([0, 1, 4, 5, 6]);
   expect(failed.get(7)).toEqual({
-    ...{ code: "not_found", message: "the handler failed with NotFound", retryable: false },
+    ...{ code: "not_found", message: "no such pool", retryable: false },
     ...{ executed: "yes", reason: "NotFound", data: { pool: "a" } },
   });
   for (const rank of [2, 3])
@@ -66,7 +69,9 @@ it("data that do not fit the contract, and reasons that it does not have, are in
   const { failed } = await drop({ pool: "a" }, options);
   expect(failed.get(1)).toMatchObject({ code: "internal", executed: "yes" });
   expect(failed.get(1)?.message).toContain("the data of Busy do not fit the contract: data.users:");
-  expect(failed.get(2)?.message).toBe("the handler failed with Gone, which the contract does not declare");
+  expect(failed.get(2)?.message).toBe(
+    "the contract does not declare the error Gone, with which the handler failed",
+  );
   for (const failure of failed.values()) expect(failure.reason).toBeUndefined();
 });
 
@@ -77,7 +82,10 @@ it("a reason that a member's reply claims is dropped where the contract does not
       ...Store.methods.drop,
       input: envelopeSchema,
       output: replySchema,
-      collective: { ...Store.methods.drop.collective, errors: { Busy: z.any(), Gone: z.any() } },
+      collective: {
+        ...Store.methods.drop.collective,
+        errors: { Busy: error({ data: z.any() }), Gone: error({ data: z.any() }) },
+      },
     } as never,
   });
   members = await groupOf(3, (rank) => [

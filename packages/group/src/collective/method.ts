@@ -14,6 +14,7 @@ import {
   type AnyService,
   bulk as bulkSchema,
   clientStream,
+  type ErrorDeclarations,
   type ErrorSchemas,
   type InferInput,
   type InferOutput,
@@ -59,7 +60,7 @@ export interface CollectiveMethod<
   readonly input: Schema<Envelope>;
   readonly output: Schema<Reply>;
   readonly errors: NoErrors;
-  readonly collective: CollectiveParts<I, O> & { readonly bulk: B; readonly errors: E };
+  readonly collective: CollectiveParts<I, O> & { readonly bulk: B; readonly errors: ErrorDeclarations<E> };
 }
 
 /** The options of `collective`. */
@@ -85,7 +86,7 @@ export interface CollectiveOptions<
    * region.
    */
   readonly bulk?: B;
-  /** Errors that handlers may fail with, by `call.fail`: the schema of the data by reason. At most 100. Default: none. */
+  /** Errors that handlers may fail with, by `call.fail`, by reason, as in `unary`. At most 100. Default: none. */
   readonly errors?: E;
 }
 
@@ -177,7 +178,7 @@ export type OutputSchemaOf<M> = M extends {
   ? O
   : never;
 
-/** The schemas of a collective's declared errors, by reason. */
+/** A collective's declared errors, by reason. */
 export type ErrorSchemasOf<M> = M extends {
   readonly collective: { readonly errors: infer E extends ErrorSchemas };
 }

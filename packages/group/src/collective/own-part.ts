@@ -1,3 +1,4 @@
+import type { ErrorDeclarations } from "cinnabar/standard";
 import type { BulkCopy } from "../bulk/bulk-copy.ts";
 import { DeclaredFailure, failureOfHandler } from "./declared-error.ts";
 import type { Envelope } from "./envelope.ts";
@@ -101,7 +102,8 @@ export class OwnPart {
   }
 
   #call(handler: CollectiveHook, input: unknown, bulk?: Uint8Array): unknown {
-    return this.#host.detached(handler, input, new OwnCall(this.#envelope, this.#host, bulk));
+    const { errors } = this.#served.method.collective;
+    return this.#host.detached(handler, input, new OwnCall(this.#envelope, this.#host, bulk, errors));
   }
 }
 
@@ -118,8 +120,9 @@ class OwnCall implements CollectiveCall {
   declare readonly bulk?: Uint8Array;
   readonly #envelope: Envelope;
   readonly #host: OwnHost;
+  readonly #errors: ErrorDeclarations;
 
-  constructor(envelope: Envelope, host: OwnHost, bulk: Uint8Array | undefined) {
+  constructor(envelope: Envelope, host: OwnHost, bulk: Uint8Array | undefined, errors: ErrorDeclarations) {
     this.group = host.group;
     this.rank = envelope.ranks[0] as number;
     this.root = envelope.rootRank;
@@ -127,6 +130,7 @@ class OwnCall implements CollectiveCall {
     if (bulk !== undefined) this.bulk = bulk;
     this.#envelope = envelope;
     this.#host = host;
+    this.#errors = errors;
   }
 
   get id(): string {
@@ -141,8 +145,10 @@ class OwnCall implements CollectiveCall {
     return Math.max(0, this.#host.answerByMs - performance.now());
   }
 
-  /** Bound to nothing, so that a handler may take it out of the call. */
-  fail(reason: string, data?: unknown): never {
-    throw new DeclaredFailure(reason, data);
+  /** Bound to the call, so that a handler may take it out. */
+  get fail(): (reason: string, data?: unknown) => never {
+    return (reason, data) => {
+      throw new DeclaredFailure(reason, data, this.#errors[reason]);
+    };
   }
 }
