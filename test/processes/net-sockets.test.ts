@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { rmSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
@@ -76,4 +77,25 @@ describe.each(fabricsAndNet.filter(isSocket))("over %s a server without descript
     expect(how).toContain("this process has no file descriptor left");
     expect(await client.ask("echo", { token: "still" })).toMatchObject({ token: "still" });
   });
+});
+
+it("over net+unix ten processes that start at once leave a killed server's path to one of them", async () => {
+  const listen = freshUrl("net+unix");
+  const { pathname } = new URL(listen);
+  const { server } = await startServer({ listen });
+  await server.destroy();
+  try {
+    const started = await Promise.allSettled(Array.from({ length: 10 }, () => startServer({ listen })));
+    const winners = started.filter(({ status }) => status === "fulfilled");
+    expect(winners).toHaveLength(1);
+    const { value: winner } = winners[0] as PromiseFulfilledResult<Awaited<ReturnType<typeof startServer>>>;
+    for (const { status, ...rest } of started)
+      if (status === "rejected")
+        expect(`${(rest as PromiseRejectedResult).reason}`).toContain("already_exists");
+    const honest = (await (await openEngine()).connect(listen)).client(Trial);
+    expect(await honest.echo({ token: "a" })).toEqual({ token: "a", life: winner.life });
+  } finally {
+    rmSync(pathname, { force: true });
+    rmSync(`${pathname}.lock`, { recursive: true, force: true });
+  }
 });

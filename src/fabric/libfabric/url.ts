@@ -33,8 +33,8 @@ export interface FabricUrl {
 }
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
-/** What fits into a socket address on every system. */
-export const mostPathBytes = 103;
+/** What fits into a socket address on every system (103 bytes) beside the names that a listener makes of the path. */
+export const mostPathBytes = 89;
 const pathPattern = /^\/[A-Za-z0-9._/-]{1,63}$/;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =

@@ -1,6 +1,12 @@
 import { randomBytes } from "node:crypto";
-import { unlink } from "node:fs/promises";
-import { type AddressInfo, connect, createServer, type ListenOptions, type Server, Socket } from "node:net";
+import {
+  type AddressInfo,
+  connect,
+  createServer,
+  type ListenOptions,
+  type Server,
+  type Socket,
+} from "node:net";
 import { armDetached } from "../../base/time/detached-context.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 import { firstParked } from "../completion-ring.ts";
@@ -15,6 +21,7 @@ import { WriteBuffers } from "./frame-writer.ts";
 import { Link, type LinkOwner } from "./link.ts";
 import { connectError, listenError, placeOf, provider, returnAddress, urlOf } from "./place.ts";
 import { readInPlace, takeOver } from "./read-memory.ts";
+import { SocketFile } from "./socket-file.ts";
 
 const timedOut = 110; // ETIMEDOUT
 /** Accepted connections whose peers have not said hello: how many there may be, and how long each. */
@@ -45,6 +52,8 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   readonly buffers = new WriteBuffers();
   readonly #server: Server | undefined;
+  /** Of net+unix. */
+  readonly #file: SocketFile | undefined;
   readonly #maxConnections: number;
   readonly #maxIdleMs: number;
   readonly #links = new Set<Link>();
@@ -74,28 +83,38 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   static async listen(url: FabricUrl, layout: PortLayout): Promise<NetPort> {
     const host = url.scheme === "net" ? await numericHost(url.host) : "";
     const place = placeOf({ ...url, host });
-    const server = await listening(place, url).catch((error: NodeJS.ErrnoException) => {
+    const { server, file } = await (url.scheme === "net+unix"
+      ? SocketFile.listen(url.name, (path) => listening({ path, exclusive: true }))
+      : listening(place).then((server) => ({ server, file: undefined }))
+    ).catch((error: NodeJS.ErrnoException) => {
       throw listenError(error, urlOf(url));
     });
     const bound = server.address() as AddressInfo | string | null;
     const port = typeof bound === "object" && bound !== null ? bound.port : 0;
-    return new NetPort(url.scheme as SocketScheme, urlOf({ ...url, port }), layout, server);
+    return new NetPort(url.scheme as SocketScheme, urlOf({ ...url, port }), layout, server, file);
   }
 
   /** Opens a port that only connects. Nobody can reach it. */
   static connecting(scheme: SocketScheme, layout: PortLayout): NetPort {
     const name = randomBytes(8).toString("hex");
     const url = urlOf({ scheme, host: "0.0.0.0", port: 0, name: scheme === "net+unix" ? `/${name}` : name });
-    return new NetPort(scheme, url, layout, undefined);
+    return new NetPort(scheme, url, layout);
   }
 
-  private constructor(scheme: SocketScheme, url: string, layout: PortLayout, server: Server | undefined) {
+  private constructor(
+    scheme: SocketScheme,
+    url: string,
+    layout: PortLayout,
+    server?: Server,
+    file?: SocketFile,
+  ) {
     super(layout);
     this.scheme = scheme;
     this.url = url;
     this.#maxConnections = layout.maxConnections ?? Number.POSITIVE_INFINITY;
     this.#maxIdleMs = Math.min(layout.maxIdleConnectionMs ?? 0, longestTimerMs);
     this.#server = server?.unref();
+    this.#file = file;
     server?.on("connection", (socket) => this.#accept(socket));
     // Without a descriptor the system refuses the connection.
     server?.on("error", () => this.turnAway(++this.#refused, this.#malformed));
@@ -354,6 +373,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
+    this.#file?.remove();
     this.#server?.close();
     for (const link of this.#links)
       if (link.isGreeted) link.close(cancelled);
@@ -366,26 +386,13 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 }
 
-async function listening(place: ListenOptions, { scheme, name }: FabricUrl): Promise<Server> {
-  if (scheme === "net+unix" && (await isStale(name))) await unlink(name);
+function listening(place: ListenOptions): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = armDetached(() => createServer());
     server.once("error", reject);
     server.listen(place, () => {
       server.off("error", reject);
       resolve(server);
-    });
-  });
-}
-
-/** Whether a Unix socket's file was left by a process that is gone. */
-function isStale(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = new Socket();
-    socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "ECONNREFUSED"));
-    socket.connect(path, () => {
-      socket.destroy();
-      resolve(false);
     });
   });
 }

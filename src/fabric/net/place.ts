@@ -29,14 +29,14 @@ export function urlOf({ scheme, host, port, name }: Place): string {
 
 /** Why nothing listens at a URL. */
 export function listenError(error: NodeJS.ErrnoException, url: string): RpcError {
-  const name = error.code ?? "";
+  const name = isPathGone(error) ? "EACCES" : (error.code ?? "");
   const reasons = url.startsWith("net:") ? listenReasons : { ...listenReasons, EACCES: noPath };
   return fabricError({
     provider,
     op: "listen",
     name,
     code: fabricErrorNumber(name) ?? unknownError,
-    message: `cannot open ${url}: ${reasons[name] ?? error.message}`,
+    message: `cannot open ${url}: ${(error.syscall !== undefined && reasons[name]) || error.message}`,
     cause: error,
   });
 }
@@ -48,7 +48,7 @@ const listenReasons: Readonly<Record<string, string>> = {
     "this machine does not have the address; listen at one of its own, or at 0.0.0.0 or [::] for all of them",
   ...noDescriptors,
 };
-/** libuv says EACCES of a folder that is not there. */
+const isPathGone = ({ code }: NodeJS.ErrnoException) => code === "ENOENT" || code === "ENOTDIR";
 const noPath = "this user may not create a socket there, or the folder does not exist";
 
 /** Why a connection could not be made; `error` is undefined where the peer ended it before its hello. */
