@@ -18,7 +18,6 @@ namespace cinnabar::fabric {
 namespace {
 
 constexpr std::string_view kShmPrefix = "fi_shm://";
-const std::string kNamedPrefix = "fi_ns://";
 constexpr size_t kShmNameMax = 64;
 
 template <typename T>
@@ -34,9 +33,6 @@ uint32_t scopeOf(const std::string& text) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
 }
-
-/// Names are the user's own.
-std::string regionPrefix() { return "cinnabar." + std::to_string(geteuid()) + "."; }
 
 }  // namespace
 
@@ -144,25 +140,6 @@ std::optional<std::string> decodeShmAddress(const uint8_t* bytes, size_t length)
   if (!text.starts_with(kShmPrefix)) return std::nullopt;
   text.remove_prefix(kShmPrefix.size());
   if (!isShmName(text)) return std::nullopt;
-  return std::string(text);
-}
-
-std::string regionFileOf(std::string_view name) {
-  return "/dev/shm/" + regionPrefix() + std::string(name);
-}
-
-RawAddress encodeRegionAddress(std::string_view name) {
-  std::string text = kNamedPrefix + regionPrefix() + std::string(name);
-  return RawAddress(text.c_str(), text.c_str() + text.size() + 1);
-}
-
-std::optional<std::string> decodeRegionAddress(const uint8_t* bytes, size_t length) {
-  if (length == 0 || bytes[length - 1] != 0) return std::nullopt;
-  std::string_view text(reinterpret_cast<const char*>(bytes), length - 1);
-  std::string prefix = kNamedPrefix + regionPrefix();
-  if (!text.starts_with(prefix)) return std::nullopt;
-  text.remove_prefix(prefix.size());
-  if (!isShmName(text) || isShmPath(text)) return std::nullopt;
   return std::string(text);
 }
 

@@ -52,14 +52,4 @@ RawAddress encodeShmAddress(std::string_view name);
 /// The endpoint's name in such an address, with or without its zero byte.
 std::optional<std::string> decodeShmAddress(const uint8_t* bytes, size_t length);
 
-/// The file of libfabric's shared memory for an endpoint of this user.
-std::string regionFileOf(std::string_view name);
-
-/// The address of a named endpoint of libfabric's shared memory: `fi_ns://` and the name of its
-/// file. Behind `fi_shm://` the provider would add numbers to it.
-RawAddress encodeRegionAddress(std::string_view name);
-
-/// The endpoint's name in such an address, which ends with a zero byte.
-std::optional<std::string> decodeRegionAddress(const uint8_t* bytes, size_t length);
-
 }  // namespace cinnabar::fabric

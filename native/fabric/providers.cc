@@ -12,7 +12,7 @@ namespace cinnabar::fabric {
 namespace {
 
 constexpr std::array kSchemeNames = {"tcp", "shm",  "verbs", "efa", "cxi",
-                                     "opx", "psm2", "psm3",  "ucx", "ofi+shm"};
+                                     "opx", "psm2", "psm3",  "ucx"};
 
 // Native RDM over sockets was born as `net` in 1.17 and took over the name `tcp` in 1.18. `tcp`
 // of 1.17 knows only connected endpoints and wants ofi_rxm on top; from 1.18 on rxm over tcp is
@@ -28,7 +28,6 @@ constexpr std::array kTable = {
     Provider{Scheme::psm2, "psm2", kAnyVersion, kEver},
     Provider{Scheme::psm3, "psm3", kAnyVersion, kEver},
     Provider{Scheme::ucx, "ucx", kAnyVersion, kEver},
-    Provider{Scheme::ofiShm, "shm", kAnyVersion, kEver},
 };
 
 }  // namespace
@@ -39,7 +38,6 @@ Addressing addressingOf(Scheme scheme) {
     case Scheme::verbs:
       return Addressing::socket;
     case Scheme::shm:
-    case Scheme::ofiShm:
       return Addressing::name;
     default:
       return Addressing::resolved;

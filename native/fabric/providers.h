@@ -11,13 +11,13 @@
 
 namespace cinnabar::fabric {
 
-/// `shm` is a transport of our own; `ofiShm` is libfabric's provider of that name.
-enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx, ofiShm };
+/// `shm` is a transport of our own.
+enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx };
 
 /// How the endpoints of a scheme are named.
 enum class Addressing {
   socket,    // an IP address and a port
-  name,      // a name on this host (encodeShmAddress, encodeRegionAddress)
+  name,      // a name on this host (encodeShmAddress)
   resolved,  // whatever fi_getinfo(3) makes of a node and a service; raw addresses are opaque
 };
 Addressing addressingOf(Scheme scheme);

@@ -2,7 +2,6 @@
 // Copyright The Cinnabar Authors
 #include <doctest/doctest.h>
 #include <rdma/fabric.h>
-#include <unistd.h>
 
 #include "fabric/address.h"
 #include "fabric/providers.h"
@@ -62,20 +61,6 @@ TEST_SUITE("address") {
     text = "frames";
     CHECK_FALSE(decodeShmAddress(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
   }
-
-  TEST_CASE("libfabric's shared memory has files of the user's") {
-    auto raw = encodeRegionAddress("frames");
-    CHECK(decodeRegionAddress(raw.data(), raw.size()) == "frames");
-    CHECK_FALSE(decodeRegionAddress(raw.data(), raw.size() - 1));
-    CHECK_FALSE(decodeRegionAddress(raw.data(), 0));
-    CHECK(regionFileOf("frames").ends_with("/cinnabar." + std::to_string(geteuid()) + ".frames"));
-    for (const char* wrong : {"", "a/b", "/a"}) {
-      raw = encodeRegionAddress(wrong);
-      CHECK_FALSE(decodeRegionAddress(raw.data(), raw.size()));
-    }
-    raw = encodeShmAddress("frames");
-    CHECK_FALSE(decodeRegionAddress(raw.data(), raw.size()));
-  }
 }
 
 TEST_SUITE("providers") {
@@ -94,15 +79,14 @@ TEST_SUITE("providers") {
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 18)) == "tcp ");
     CHECK(choice(Scheme::tcp, FI_VERSION(2, 6)) == "tcp ");
     CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "");
-    CHECK(choice(Scheme::ofiShm, FI_VERSION(2, 1)) == "shm ");
     CHECK(choice(Scheme::verbs, FI_VERSION(1, 17)) == "verbs;ofi_rxm ");
   }
 
   TEST_CASE("schemes are known by their names") {
-    for (Scheme scheme :
-         {Scheme::tcp, Scheme::shm, Scheme::verbs, Scheme::efa, Scheme::ucx, Scheme::ofiShm})
+    for (Scheme scheme : {Scheme::tcp, Scheme::shm, Scheme::verbs, Scheme::efa, Scheme::ucx})
       CHECK(schemeOf(schemeName(scheme)) == scheme);
     CHECK(schemeOf("mem") == std::nullopt);
+    CHECK(schemeOf("ofi+shm") == std::nullopt);
     CHECK(schemeOf("") == std::nullopt);
   }
 

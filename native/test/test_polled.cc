@@ -69,23 +69,4 @@ TEST_SUITE("polled") {
     while (count() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     CHECK(count() == 1);
   }
-
-  TEST_CASE("libfabric's shared memory has no descriptor, and a name once") {
-    REQUIRE(haveLibfabric());
-    TestPort first(Scheme::ofiShm, own("polled")), second(Scheme::ofiShm, own("polled"));
-    TestPort other(Scheme::ofiShm);
-    REQUIRE(first.open());
-    CHECK(first.port->isPolled());
-    CHECK(first.port->transport().name() == own("polled"));
-    CHECK_FALSE(second.open());
-    CHECK(second.failure.code == EADDRINUSE);
-    REQUIRE(other.open());
-    // One process maps the region of a port once, and the port unmaps it.
-    CHECK(other.admit(first) == -FI_EOPNOTSUPP);
-    auto nobody = fabric::encodeRegionAddress(own("nobody"));
-    CHECK(other.port->admit(nobody.data(), nobody.size()) == -FI_ECONNREFUSED);
-    CHECK(other.port->admit(nobody.data(), 3) == -FI_EINVAL);
-    first.port->close();
-    CHECK(second.open());
-  }
 }

@@ -12,7 +12,6 @@
 #include "fabric/paging.h"
 #include "fabric/patches.h"
 #include "fabric/verbs_report.h"
-#include "transport/ofi_shm/ofi_shm_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/socket_calls.h"
 #include "transport/tcp/tcp_transport.h"
@@ -125,7 +124,6 @@ fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
 
 fabric::Result<std::unique_ptr<Transport>> Transport::open(const OpenRequest& request) {
   if (request.scheme == fabric::Scheme::shm) return shm::ShmTransport::open(request);
-  if (request.scheme == fabric::Scheme::ofiShm) return ofi_shm::OfiShmTransport::open(request);
   if (request.scheme == fabric::Scheme::tcp) return openTcp(request);
   bool resolves = fabric::addressingOf(request.scheme) == fabric::Addressing::resolved;
   auto endpoint = resolves ? openResolved(request) : openSocket(request);

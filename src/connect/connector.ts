@@ -5,8 +5,7 @@ import type { WindowLimits } from "../base/flow/in-flight-window.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
-import { listenerOfOtherScheme } from "../fabric/libfabric/memory-names.ts";
-import { isMemoryScheme, parseUrl } from "../fabric/libfabric/url.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Port, Route } from "../fabric/port.ts";
 import { fastestFirst } from "../fabric/preference.ts";
 import type { Target } from "../fabric/target.ts";
@@ -92,20 +91,12 @@ function admit(port: Port, address: Uint8Array, url: string): number {
     return port.admit(address);
   } catch (error) {
     if (!(error instanceof RpcError) || error.fabric === undefined) throw error;
-    const parsed = parseUrl(url);
-    const { scheme } = parsed;
+    const { scheme } = parseUrl(url);
     const { name } = error.fabric;
     const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
     let message = `cannot connect to ${url}: ${lack ?? error.plainMessage}`;
-    if (isMemoryScheme(scheme) && name === "ECONNREFUSED") {
-      const other = listenerOfOtherScheme(scheme, parsed.name);
-      message =
-        other === undefined
-          ? `nobody listens at ${url}: no server of this user and host has that name`
-          : `nobody listens at ${url}, but somebody does at ${other}: the two schemes do not meet, connect to that URL`;
-    }
-    if (scheme === "ofi+shm" && name === "EOPNOTSUPP")
-      message = `cannot connect to ${url}: ofi+shm does not join engines of one process; use mem:// or shm://`;
+    if (scheme === "shm" && name === "ECONNREFUSED")
+      message = `nobody listens at ${url}: no server of this user and host has that name`;
     if (scheme === "shm" && name === "ENOSPC")
       message = `cannot connect to ${url}: this engine has as many peers over shm as it may, 250`;
     throw fabricError({ ...error.fabric, rpcCode: error.code, retryable: error.retryable, message });

@@ -8,14 +8,7 @@ import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
 import { isOfFile, pinRefusal, pinsNoFiles } from "./libfabric/file-memory.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import {
-  type FabricUrl,
-  formatHostUrl,
-  hasHosts,
-  isMemoryScheme,
-  isNodeScheme,
-  type NativeScheme,
-} from "./libfabric/url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import {
   type Absences,
@@ -51,7 +44,6 @@ const stillUsed = -16; // EBUSY
  */
 const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = {
   shm: 16,
-  "ofi+shm": 8,
   tcp: 32,
   verbs: 32,
 };
@@ -170,7 +162,7 @@ export class NativePort implements Port {
   }
 
   route(target: Target): Route {
-    if (isMemoryScheme(target.scheme))
+    if (target.scheme === "shm")
       return { address: this.#addressOf(target.name, 0), replyTo: this.#opened.address };
     if (isNodeScheme(target.scheme)) {
       const raw = target.name !== "" ? new Uint8Array(Buffer.from(target.name, "hex")) : undefined;
@@ -407,7 +399,7 @@ export class NativePort implements Port {
  * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
  */
 function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
-  if (isMemoryScheme(scheme)) return `${scheme}://${name}`;
+  if (scheme === "shm") return `${scheme}://${name}`;
   if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
   return formatHostUrl(scheme, asked === "" ? host : asked, service);
 }

@@ -1,7 +1,7 @@
 import type { Scheme } from "./libfabric/url.ts";
 
 /** Fastest first: within this process, within this host, then the network. Other fabrics come last. */
-const preferred: readonly Scheme[] = ["mem", "shm", "ofi+shm", "verbs", "tcp", "net+unix", "net+pipe", "net"];
+const preferred: readonly Scheme[] = ["mem", "shm", "verbs", "tcp", "net+unix", "net+pipe", "net"];
 
 /** The URLs of one engine in the order in which they are worth trying. URLs of one scheme keep their order. */
 export function fastestFirst(urls: readonly string[]): string[] {

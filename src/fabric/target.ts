@@ -9,7 +9,7 @@ export interface Target {
   /** tcp, verbs and net: a numeric address. Other fabrics: the node. Otherwise "". */
   readonly host: string;
   readonly port: number;
-  /** shm, ofi+shm, mem and net+pipe: the name. net+unix: the path. Other fabrics: the raw address, if the URL has one. */
+  /** shm, mem and net+pipe: the name. net+unix: the path. Other fabrics: the raw address, if the URL has one. */
   readonly name: string;
   /** tcp and verbs: the local numeric address of the route. Otherwise "". */
   readonly from: string;

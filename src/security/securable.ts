@@ -1,5 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { isMemoryScheme, type Scheme } from "../fabric/libfabric/url.ts";
+import type { Scheme } from "../fabric/libfabric/url.ts";
 import type { ResolvedSecurity } from "./security-options.ts";
 
 /** Whether sessions over the fabric begin with a TLS handshake and are sealed. */
@@ -10,7 +10,7 @@ export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme)
 
 /** Whether what is sent over the fabric does not leave this host. */
 export function staysOnHost(scheme: Scheme): boolean {
-  return scheme === "mem" || isMemoryScheme(scheme) || scheme === "net+unix";
+  return scheme === "mem" || scheme === "shm" || scheme === "net+unix";
 }
 
 /**

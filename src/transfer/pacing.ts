@@ -40,12 +40,11 @@ const always = (chunkBytes: number, inFlight: number, bytes: number): Defaults =
 /**
  * Chunks are long enough to hide their fixed cost, and short enough that others get their turn soon. On tcp a message
  * waits behind what is in the socket, and a chunk costs both sides a wake-up: chunks are long while nobody waits. On
- * shm, ofi+shm and mem a chunk is copied while it is posted.
+ * shm and mem a chunk is copied while it is posted.
  */
 const defaults: Readonly<Record<Exclude<Scheme, NodeScheme | SocketScheme>, Defaults>> = {
   mem: always(mebi, 4, 8 * mebi),
   shm: always(mebi, 4, 8 * mebi),
-  "ofi+shm": always(mebi, 4, 8 * mebi),
   tcp: {
     pacing: { chunkBytes: mebi, sharedChunkBytes: 256 * kibi, inFlight: 2 },
     window: { bytes: 2 * mebi, sharedBytes: 512 * kibi },

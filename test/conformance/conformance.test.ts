@@ -5,7 +5,7 @@ import { openEngine as openInPair, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { securedOptions } from "../matrix/secured.ts";
 import { Child } from "../processes/support/child.ts";
-import { fabricsAndOfiShm, freshUrl } from "../processes/support/fabrics.ts";
+import { fabrics, freshUrl } from "../processes/support/fabrics.ts";
 import { endAllPeers } from "../processes/support/peers.ts";
 import { type Connection, cases } from "./cases.ts";
 import { TestService, testServer } from "./service.ts";
@@ -26,7 +26,7 @@ describe.each(providers)("conformance over $name", (provider) => {
 });
 
 // The server is a process of its own, with the defaults of an engine.
-describe.each(fabricsAndOfiShm)("conformance between processes over %s", (fabric) => {
+describe.each(fabrics)("conformance between processes over %s", (fabric) => {
   // Processes of a busy machine wait for a processor longer than the default bound.
   const heartbeatMs = 20_000;
   let child: Child;

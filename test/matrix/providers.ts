@@ -80,8 +80,7 @@ const hasIpv6 = Object.values(networkInterfaces())
 
 /**
  * The table. shm and tcp are always in it: on a machine where they cannot be opened the tests fail, because silence
- * would read as success. verbs is in it for each device that the environment lends. ofi+shm is not: libfabric's shared memory
- * does not join engines of one process, so that the tests of several processes have it (`fabricsAndOfiShm`).
+ * would read as success. verbs is in it for each device that the environment lends.
  */
 export const providers: readonly Provider[] = [
   named("mem"),

@@ -3,14 +3,14 @@ import { Engine } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { Trial } from "./programs/trial.ts";
 import { Child, sharedFiles } from "./support/child.ts";
-import { andOfiShm, fabricsAndNet, freshUrl } from "./support/fabrics.ts";
+import { fabricsAndNet, freshUrl } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
 const descriptors = () => readdirSync("/proc/self/fd").length;
 
-describe.each(andOfiShm(fabricsAndNet))("close over %s", (fabric) => {
+describe.each(fabricsAndNet)("close over %s", (fabric) => {
   it("may be called by a handler, in the middle of many calls", async () => {
     const server = new Child("closer", { listen: freshUrl(fabric) });
     const url = (await server.report("listening")).urls[0];

@@ -5,7 +5,7 @@ import { z } from "zod";
 import type { Footprint } from "./programs/commands.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
-import { andOfiShm, anyFabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { anyFabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -16,7 +16,7 @@ const Greedy = service("trial.v1", { upload: unary({ input: z.unknown(), output:
 /** Short bodies that become much in a heap of 128 MiB: 64 MiB of empty objects, and objects of 12 KiB each. */
 const bombs = [new Array(1_000_000).fill({}), new Array(40_000).fill({ 1000: 1 })];
 
-describe.each(andOfiShm(anyFabrics))("a server over %s with a small heap", (fabric) => {
+describe.each(anyFabrics)("a server over %s with a small heap", (fabric) => {
   it("refuses what becomes more than it has, lives, and serves others meanwhile", async () => {
     const server = new Child(
       "server",

@@ -6,14 +6,7 @@ import { isLong } from "../matrix/long.ts";
 import { randomNumbers } from "../memory/support/byte-source.ts";
 import { Memory } from "./programs/memory-service.ts";
 import { Child } from "./support/child.ts";
-import {
-  type Fabric,
-  fabrics,
-  fabricsAndOfiShm,
-  freshUrl,
-  isDevice,
-  underSanitizers,
-} from "./support/fabrics.ts";
+import { type Fabric, fabrics, freshUrl, isDevice, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -66,7 +59,7 @@ async function writeFile(path: string): Promise<void> {
   await file.close();
 }
 
-describe.each(fabricsAndOfiShm)("a file far longer than the memory for it, over %s", (fabric) => {
+describe.each(fabrics)("a file far longer than the memory for it, over %s", (fabric) => {
   it("is copied from process to process, every byte", { timeout: 600_000 }, async ({ task }) => {
     const folder = tmpdir();
     const [from, to] = ["from", "to"].map((name) =>

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Flow } from "./programs/stream-service.ts";
 import { Child } from "./support/child.ts";
-import { fabrics, fabricsAndOfiShm, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -69,9 +69,7 @@ describe.each(fabrics)("streams between processes over %s", (fabric) => {
     });
     expect(consumer.child.stderr).toBe("");
   });
-});
 
-describe.each(fabricsAndOfiShm)("streams between living processes over %s", (fabric) => {
   it("move much through a slow consumer at bounded memory on both sides", async () => {
     const bytes = (isLong ? 1024 : 128) * mebi;
     const producer = await start(fabric);

@@ -4,7 +4,6 @@ import { formatHostUrl, hasHosts, isSocketScheme, parseUrl } from "./url.ts";
 describe("parseUrl", () => {
   it.each([
     ["mem://a", { scheme: "mem", host: "", port: 0, name: "a" }],
-    ["ofi+shm://a", { scheme: "ofi+shm", host: "", port: 0, name: "a" }],
     ["shm://My.name_1-2", { scheme: "shm", host: "", port: 0, name: "My.name_1-2" }],
     [`mem://${"x".repeat(64)}`, { scheme: "mem", host: "", port: 0, name: "x".repeat(64) }],
     ["tcp://10.0.0.7:7400", { scheme: "tcp", host: "10.0.0.7", port: 7400, name: "" }],
@@ -52,7 +51,10 @@ describe("parseUrl", () => {
     [`shm:///${"x".repeat(64)}`, "a path has at most 64 characters"],
     ["shm:///a b", "a path has at most 64 characters"],
     ["shm://../etc", "a name has 1 to 64 characters"],
-    ["ofi+shm:///a", "a name has 1 to 64 characters"],
+    [
+      "ofi+shm://a",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name",
+    ],
     ["shm://a\n", "a name has 1 to 64 characters"],
     ["tcp://host", "the port is missing"],
     ["net://host", "the port is missing; write net://host:PORT"],

@@ -6,12 +6,10 @@ export type SocketScheme = "net" | "net+unix" | "net+pipe";
 export type HostScheme = "tcp" | "verbs" | "net";
 /** Schemes whose addresses libfabric alone understands: their URLs name a node and a service, or a raw address. */
 export type NodeScheme = "efa" | "cxi" | "opx" | "psm2" | "psm3" | "ucx";
-/** Schemes of shared memory: Cinnabar's own transport, and libfabric's provider. */
-export type MemoryScheme = "shm" | "ofi+shm";
 /** Schemes that native code serves. */
-export type NativeScheme = "shm" | "ofi+shm" | "tcp" | "verbs" | NodeScheme;
+export type NativeScheme = "shm" | "tcp" | "verbs" | NodeScheme;
 const nodeSchemes: readonly NodeScheme[] = ["efa", "cxi", "opx", "psm2", "psm3", "ucx"];
-export const nativeSchemes: readonly NativeScheme[] = ["shm", "ofi+shm", "tcp", "verbs", ...nodeSchemes];
+export const nativeSchemes: readonly NativeScheme[] = ["shm", "tcp", "verbs", ...nodeSchemes];
 /** The providers a URL can name. */
 export type Scheme = "mem" | SocketScheme | NativeScheme;
 
@@ -26,7 +24,7 @@ export interface FabricUrl {
   /** tcp, verbs and net: 0 … 65535. Other fabrics: the service, 0 for none. Else 0. */
   readonly port: number;
   /**
-   * shm, ofi+shm, mem and net+pipe: the name. net+unix, and shm in the file system: the path. Other fabrics: the raw address in
+   * shm, mem and net+pipe: the name. net+unix, and shm in the file system: the path. Other fabrics: the raw address in
    * hexadecimal digits, if the URL has one. Else "".
    */
   readonly name: string;
@@ -45,7 +43,7 @@ const hostPattern =
 /**
  * Reads `tcp://host:port`, `verbs://host:port` or `net://host:port` (IPv6 in brackets; a port is required, 0 lets the
  * system pick when listening; `verbs://*:port` listens at every device), `shm://name` (or `shm:///path`, a socket in
- * the file system), `ofi+shm://name`, `mem://name`, `net+pipe://name` or `net+unix:///path`; for the other fabrics
+ * the file system), `mem://name`, `net+pipe://name` or `net+unix:///path`; for the other fabrics
  * `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
  * TypeError that names the part and the rule.
  */
@@ -66,7 +64,6 @@ export function parseUrl(url: string): FabricUrl {
         );
       return { scheme, host: "", port: 0, name: rest };
     case "mem":
-    case "ofi+shm":
     case "net+pipe":
       return { scheme, host: "", port: 0, name: nameOf(url, rest) };
     case "tcp":
@@ -128,11 +125,6 @@ export function formatHostUrl(scheme: HostScheme | NodeScheme, host: string, por
 /** Whether URLs of the scheme name a host and a port. */
 export function hasHosts(scheme: Scheme): scheme is HostScheme {
   return scheme === "tcp" || scheme === "verbs" || scheme === "net";
-}
-
-/** Whether the scheme reaches other processes of this host through shared memory, by a name. */
-export function isMemoryScheme(scheme: Scheme): scheme is MemoryScheme {
-  return scheme === "shm" || scheme === "ofi+shm";
 }
 
 /** Whether the scheme is one of Node's own sockets. */

@@ -32,8 +32,8 @@ interface Waiter {
 }
 
 const living = new Set<Child>();
-/** By whom files of libfabric's shared memory may be left: ids of processes, and names where they listened. */
-const owners = new Set<string | number>();
+/** The processes that may have left files of libfabric's shared memory. */
+const owners = new Set<number>();
 
 /**
  * A program of `programs/`, running. What it reports arrives as events, what it is asked it answers, and everything
@@ -70,8 +70,6 @@ export class Child {
     });
     living.add(this);
     owners.add(this.pid);
-    const [, own] = /"ofi\+shm:\/\/([^"]+)"/.exec(JSON.stringify(settings)) ?? [];
-    if (own !== undefined) owners.add(own);
     this.#process.stdout?.on("data", (chunk) => {
       this.stdout += chunk;
     });

@@ -4,7 +4,7 @@ import { isLong } from "../../matrix/long.ts";
 import { isOverNet } from "../../matrix/over-net.ts";
 import { type VerbsDevice, verbsDevices } from "../../matrix/verbs.ts";
 
-export type Fabric = "shm" | "ofi+shm" | "tcp" | "net" | "net+unix" | `verbs on ${string}`;
+export type Fabric = "shm" | "tcp" | "net" | "net+unix" | `verbs on ${string}`;
 
 const sockets: readonly Fabric[] = ["net", "net+unix"];
 
@@ -17,15 +17,6 @@ export const fabrics: readonly Fabric[] = isOverNet
       ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
       ...(isLong && verbsDevices.length === 0 ? sockets : []),
     ];
-
-/**
- * The same, and libfabric's shared memory, for what a provider has to do as others do. Nothing repairs it: the tests of
- * peers that are killed or stopped at work, and those of one process, leave it out (docs/guide/fabrics.md).
- */
-export const andOfiShm = (list: readonly Fabric[]): readonly Fabric[] =>
-  isOverNet ? list : [...list, "ofi+shm"];
-
-export const fabricsAndOfiShm: readonly Fabric[] = andOfiShm(fabrics);
 
 /** `fabrics`, and `net` in the short form too. */
 export const fabricsAndNet: readonly Fabric[] = fabrics.includes("net") ? fabrics : [...fabrics, "net"];
@@ -59,7 +50,7 @@ let names = 0;
 
 /** A URL to listen at that nobody else uses. */
 export function freshUrl(fabric: Fabric): string {
-  if (fabric === "shm" || fabric === "ofi+shm") return `${fabric}://${freshName()}`;
+  if (fabric === "shm") return `${fabric}://${freshName()}`;
   if (fabric === "tcp" || fabric === "net") return `${fabric}://127.0.0.1:0`;
   if (fabric === "net+unix") return `net+unix://${join(tmpdir(), freshName())}`;
   const { host } = verbsDevices.find(({ name }) => fabric === `verbs on ${name}`) as VerbsDevice;
