@@ -55,6 +55,7 @@ const sourceOfEntry = {
   "cinnabar/contract/standard": "src/contract/standard.ts",
   "cinnabar/inspect": "src/inspect.ts",
   "cinnabar/options": "src/options.ts",
+  "cinnabar/testing": "src/testing.ts",
   "cinnabar/queue-pairs": "src/queue-pairs.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
 };

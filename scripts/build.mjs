@@ -30,6 +30,7 @@ const entries = {
   "contract/standard": "src/contract/standard.ts",
   inspect: "src/inspect.ts",
   options: "src/options.ts",
+  testing: "src/testing.ts",
   "queue-pairs": "src/queue-pairs.ts",
   "lanes/index": "src/lanes/index.ts",
   "lanes/lane-worker": "src/lanes/lane-worker.ts",

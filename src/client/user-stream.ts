@@ -23,6 +23,12 @@ export class Outputs extends Items<UserStream> implements ItemStream<unknown> {
     this.reader.cancel(reason);
   }
 
+  async toArray(): Promise<unknown[]> {
+    const items: unknown[] = [];
+    for await (const item of this) items.push(item);
+    return items;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.reader.cancel();
   }

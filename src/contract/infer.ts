@@ -63,9 +63,12 @@ export interface UnaryClient<M extends AnyMethod, Options> {
   result(...args: [...InputArgument<M["input"]>, options?: Options]): Promise<CallResult<M>>;
 }
 
-/** A client stream of a client. */
+/**
+ * A client stream of a client. Calling it sends the items and resolves to the answer, or rejects with an `RpcError`.
+ * `input` opens the stream.
+ */
 export interface ClientStreamClient<M extends AnyMethod, Options> {
-  /** Sends the items. Resolves to the answer, or rejects with an `RpcError`. `input` opens the stream. */
+  // Without a comment of its own, as that of `UnaryClient`.
   (
     ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
   ): Promise<OutputOf<M>>;
@@ -79,9 +82,9 @@ export interface ClientStreamClient<M extends AnyMethod, Options> {
   ): ClientStreamWriter<ItemOf<M>, OutputOf<M>>;
 }
 
-/** A duplex stream of a client. */
+/** A duplex stream of a client. Calling it sends the items and receives those of the server. `input` opens the stream. */
 export interface DuplexStreamClient<M extends AnyMethod, Options> {
-  /** Sends the items and receives those of the server. `input` opens the stream. */
+  // Without a comment of its own, as that of `UnaryClient`.
   (
     ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
   ): ItemStream<OutputOf<M>>;

@@ -18,6 +18,11 @@ export interface ItemStream<T> extends AsyncIterableIterator<T> {
    * the server `call.signal` fires. Safe to call at any time.
    */
   cancel(reason?: unknown): void;
+  /**
+   * Reads the stream to its end. Resolves to its items, or to those that have not been read yet. All of them are held at
+   * once, so iterate where their number has no bound. Rejects with the stream's error, and the items before it are lost.
+   */
+  toArray(): Promise<T[]>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 

@@ -14,6 +14,7 @@ const entries = [
     "./contract/standard",
     "./inspect",
     "./options",
+    "./testing",
     "./queue-pairs",
     "./lanes",
   ],

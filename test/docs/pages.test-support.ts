@@ -113,6 +113,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar/inspect", exportsOf("src/inspect.ts")],
   // Its values have names that pages use for other things, such as `group`.
   ["cinnabar/options", exportsOf("src/options.ts", "export type ")],
+  ["cinnabar/testing", exportsOf("src/testing.ts")],
   ["cinnabar/queue-pairs", exportsOf("src/queue-pairs.ts")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],

@@ -24,6 +24,7 @@ describe("types that the public interface mentions", () => {
       "cinnabar/inspect": "inspect.d.ts",
       "cinnabar/lanes": "lanes/index.d.ts",
       "cinnabar/options": "options.d.ts",
+      "cinnabar/testing": "testing.d.ts",
       "cinnabar/queue-pairs": "queue-pairs.d.ts",
     };
     // Programs that use lanes, reports or types of options have the engine's entry as well, and the engine's users have
@@ -34,6 +35,7 @@ describe("types that the public interface mentions", () => {
       "cinnabar/inspect": ["cinnabar/standard", "cinnabar/options"],
       "cinnabar/lanes": ["cinnabar/standard", "cinnabar/inspect", "cinnabar/options"],
       "cinnabar/options": ["cinnabar/standard"],
+      "cinnabar/testing": ["cinnabar/standard", "cinnabar/inspect", "cinnabar/options"],
     };
     const missing = findUnexported({ folder: join(folder, "dist"), entries, beside });
     expect(missing).toEqual(Object.fromEntries(Object.keys(entries).map((entry) => [entry, []])));

@@ -8,6 +8,7 @@ export const layers = [
   "standard",
   "inspect",
   "options",
+  "testing",
   "queue-pairs",
   "lanes",
   "engine",
