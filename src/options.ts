@@ -34,7 +34,7 @@ export {
   shown,
   text,
 } from "./base/options/options.ts";
-export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
+export type { ClientRetryOptions, RetryOptions } from "./client/retry-policy.ts";
 export type { BalanceOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
 export type { EjectionOptions } from "./connect/outlier.ts";
 export type { PolicyName } from "./connect/policy.ts";

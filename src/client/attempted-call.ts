@@ -21,18 +21,16 @@ import type { CallSession } from "./session-source.ts";
  * Where a call that may make several requests stands.
  *
  *   checking  its input is being checked; nothing has been asked for
- *   trying    an attempt is under way, or with hedges several; of a stream, or its items are
+ *   trying    an attempt is under way; of a stream, or its items are
  *   waiting   none is: the next goes when the alarm rings
  *   judging   the answer or the error that decides has come and is being checked
  *   settled   the caller has its value or error; items of a stream that have come may still be read
  *
  *   from      event                                                  to        effect
  *   checking  input fits                                             trying    budget gets its deposit, first attempt
- *   trying    headers of an attempt                                  trying    the other attempts given up
- *   trying    an answer                                              judging   the other attempts given up
- *   trying    failure, others under way, may be tried again          trying    the others decide
- *   trying    failure of the last, may be tried again                waiting   budget pays, alarm for the back-off
- *   trying    any other failure                                      judging   the other attempts given up
+ *   trying    an answer                                              judging   late attempts given up
+ *   trying    failure, may be tried again                            waiting   budget pays, alarm for the back-off
+ *   trying    any other failure                                      judging   late attempts given up
  *   waiting   alarm                                                  trying    next attempt
  *   judging   verdict                                                settled   value, error, or `internal`
  *   any open  abort, deadline, the served call's end, peer closed    settled   alarm off, all attempts given up
@@ -59,7 +57,7 @@ export interface CallTerms {
 export type AttemptFailure = "failed" | "late" | "final";
 
 /**
- * A call that may make several requests, one after another or at once, from the moment a user makes it. It owns the
+ * A call that may make several requests, one after another, from the moment a user makes it. It owns the
  * deadline and the decision to try again. It settles exactly once.
  */
 export abstract class AttemptedCall extends MadeCall implements CheckedCall, Retried {
@@ -72,7 +70,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   metadata: Uint8Array | undefined = undefined;
   /** Attempts that were begun. */
   protected started = 0;
-  /** The newest attempt that is under way; when none is, the one that was the last. */
+  /** The attempt that is under way; when none is, the one that was the last. */
   protected last: CallAttempt | undefined;
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
@@ -163,7 +161,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   onAttemptValue(attempt: CallAttempt, value: unknown): void {
-    this.last = attempt;
     this.mayHaveRun = true;
     this.phase = "judging";
     this.giveUpAttempts(attempt);
@@ -173,30 +170,19 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** The answer that decides has come: to be checked. */
   protected abstract onAnswer(value: unknown): void;
 
-  /** The server of this attempt has sent headers: it is the one that decides. The user is told once. */
-  onAttemptHeaders(attempt: CallAttempt, headers: Metadata): void {
-    if (this.phase !== "trying") return;
-    // Attempts that are known again are one execution: to cancel one would end it.
-    if (attempt.identity === undefined) this.giveUpOthers(attempt);
-    if (this.#hasToldHeaders) return;
+  /** The server of this attempt has sent headers. The user hears of them once. */
+  onAttemptHeaders(headers: Metadata): void {
+    if (this.phase !== "trying" || this.#hasToldHeaders) return;
     this.#hasToldHeaders = true;
     this.#tell("onHeaders", headers);
   }
 
   onAttemptFailure(attempt: CallAttempt, error: RpcError, how: AttemptFailure): void {
     if (this.settled) return;
-    this.last = attempt;
     if (attempt.mayHaveRun(error)) this.mayHaveRun = true;
     const mayTryAgain = how !== "final" && this.#isTransient(error, how) && this.isRepeatable(attempt, error);
     if (!mayTryAgain) return this.failWith(error);
-    const other = this.otherAttempt;
-    if (other === undefined) this.#waitToTryAgain(error);
-    else this.last = other;
-  }
-
-  /** An attempt that is under way beside the one that has failed. */
-  protected get otherAttempt(): CallAttempt | undefined {
-    return undefined;
+    this.#waitToTryAgain(error);
   }
 
   #isTransient(error: RpcError, how: AttemptFailure): boolean {
@@ -218,34 +204,22 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     const waitMs = (error.retryAfterMs ?? 0) + backoffMs(this.started - 1, policy);
     const isOver =
       this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
-    if (isOver || !this.withdraw()) return this.failWith(error);
+    if (isOver || !this.#withdraw()) return this.failWith(error);
     this.phase = "waiting";
-    this.publishAttempt("retry", error.code, waitMs);
-    this.ring(waitMs);
-  }
-
-  /** Tells that another attempt follows the newest, `waitMs` from now. `code`: how that has failed. */
-  protected publishAttempt(kind: "retry" | "hedge", code: RpcCode | undefined, waitMs: number): void {
-    if (this.#publish === undefined) return;
-    const { methodPath: method, peerName: peer, started: attempt } = this;
-    this.#publish({ kind, method, peer, callId: this.last?.id ?? 0, attempt, code, waitMs });
+    if (this.#publish !== undefined) {
+      const { methodPath: method, peerName: peer, started: attempt } = this;
+      this.#publish({ method, peer, callId: this.last?.id ?? 0, attempt, code: error.code, waitMs });
+    }
+    const { wheel, clock } = this.method.source.engine;
+    this.#alarm ??= new Alarm(() => this.tryAgain());
+    wheel.arm(this.#alarm, clock.now() + waitMs);
   }
 
   /** Takes one attempt from the budget. */
-  protected withdraw(): boolean {
+  #withdraw(): boolean {
     if (this.method.budget.withdraw()) return true;
     this.method.source.engine.counters.retriesWithheld++;
     return false;
-  }
-
-  protected ring(afterMs: number): void {
-    const { wheel, clock } = this.method.source.engine;
-    this.#alarm ??= new Alarm(() => this.onAlarm());
-    wheel.arm(this.#alarm, clock.now() + afterMs);
-  }
-
-  protected onAlarm(): void {
-    if (this.phase === "waiting") this.tryAgain();
   }
 
   protected tryAgain(): void {
@@ -261,12 +235,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
       if (attempt.session !== undefined && !attempt.settled) this.mayHaveRun = true;
       attempt.giveUp();
     }
-  }
-
-  /** This attempt goes on alone. */
-  protected giveUpOthers(deciding: CallAttempt): void {
-    this.last = deciding;
-    this.giveUpAttempts(deciding);
   }
 
   /** The attempts that servers may still be at. They are given up. */
@@ -381,7 +349,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   }
 
   protected override tellHeaders(headers: Metadata): void {
-    this.call.onAttemptHeaders(this, headers);
+    this.call.onAttemptHeaders(headers);
   }
 
   override tellTrailers(trailers: Metadata): boolean {

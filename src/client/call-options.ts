@@ -22,7 +22,6 @@ import {
   attemptFields,
   type ClientRetryOptions,
   clientAttemptFields,
-  type HedgeOptions,
   type RetryOptions,
 } from "./retry-policy.ts";
 
@@ -33,7 +32,6 @@ import {
  * const client = peer.client(Files, {
  *   timeoutMs: 2_000,
  *   retry: { attempts: 4, baseDelayMs: 20, budget: { ratio: 0.1 } },
- *   hedge: { afterMs: 50 },
  * });
  * await client.stat({ path }, { retry: false, signal }); // this call is not retried
  */
@@ -50,11 +48,6 @@ export interface ClientOptions {
    * started. Default: no retries.
    */
   readonly retry?: ClientRetryOptions | false;
-  /**
-   * Sends a second request when the first is slow. It holds for the `idempotent` methods of the service, of which there
-   * must be one; calls of the others make one request. Default: no hedging.
-   */
-  readonly hedge?: HedgeOptions | false;
   /**
    * Whether a call that a handler makes inherits the deadline and the cancellation of the call that the handler
    * serves. Set false for work that must continue. Default true.
@@ -91,11 +84,6 @@ export interface CallOptions {
   readonly attemptTimeoutMs?: number;
   /** Retries of this call. Fields that are left out are the client's. The budget is always the client's. */
   readonly retry?: RetryOptions | false;
-  /**
-   * Hedging of this call. Fields that are left out are the client's. The call throws a TypeError if its method is not
-   * `idempotent`.
-   */
-  readonly hedge?: HedgeOptions | false;
   /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
   /** What this call does when the window of its session is full. Default: the client's. */
@@ -106,8 +94,8 @@ export interface CallOptions {
   readonly metadata?: MetadataInit;
   /**
    * Receives the headers that the server sent before its answer or its first item, once and as soon as they come. Not
-   * called when there are none. The attempt that they came from decides: hedges end, and no other attempt follows, unless
-   * the method has `replay`. What it throws ends the call with `internal`.
+   * called when there are none. The attempt that they came from decides: no other attempt follows, unless the method
+   * has `replay`. What it throws ends the call with `internal`.
    */
   readonly onHeaders?: (headers: Metadata) => void;
   /**
@@ -128,11 +116,10 @@ export interface CallOptions {
 }
 
 /**
- * The options of one stream. `retry` applies until the first item, in either direction; `hedge` and `attemptTimeoutMs`
- * do not exist for streams.
+ * The options of one stream. `retry` applies until the first item, in either direction; `attemptTimeoutMs` does not
+ * exist for streams.
  */
-export interface StreamCallOptions
-  extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry" | "hedge"> {
+export interface StreamCallOptions extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry"> {
   /** The time limit of the whole stream, in milliseconds. Default: the method's, or none. */
   readonly timeoutMs?: number;
   /**

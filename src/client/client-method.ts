@@ -130,16 +130,9 @@ export class ClientMethod {
     return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
   }
 
-  /**
-   * The retry policy of a call with these options.
-   *
-   * @throws TypeError for a hedge of a method that may not be executed twice.
-   */
+  /** The retry policy of a call with these options. */
   policyOf(call: AttemptOptions): RetryPolicy | undefined {
-    if (call.hedge && !this.idempotent)
-      throw new TypeError(`call: hedge needs an idempotent method, and ${this.path} is not declared so`);
-    if (call.retry === undefined && call.hedge === undefined && call.attemptTimeoutMs === undefined)
-      return this.policy;
+    if (call.retry === undefined && call.attemptTimeoutMs === undefined) return this.policy;
     return resolvePolicy(this.#attempts, call);
   }
 

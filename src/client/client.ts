@@ -46,8 +46,6 @@ export function createClient<S extends AnyService>(
 ): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
-  if (options.hedge && !Object.values(service.methods).some(({ idempotent }) => idempotent))
-    throw new TypeError(`client: hedge needs an idempotent method, and ${service.name} declares none`);
   const { retry, inherit = true, whenFull = "wait", priority, lane } = options;
   const metadata = options.metadata === undefined ? undefined : new Metadata(options.metadata);
   const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];

@@ -12,10 +12,9 @@ import type { RetryPolicy } from "./retry-policy.ts";
 import type { CallSession } from "./session-source.ts";
 
 /**
- * A call with retries, hedges or a time limit for each attempt. Beside what `AttemptedCall` has:
+ * A call with retries or a time limit for each attempt. Beside what `AttemptedCall` has:
  *
  *   from      event                                                  to        effect
- *   trying    hedge alarm, and the budget allows                     trying    one more attempt, alarm again
  *   waiting   memory granted to a peer that is lost and may live on  settled   `unavailable`
  *   waiting   alarm, memory granted                                  waiting   until the terminal frame comes
  */
@@ -52,43 +51,12 @@ export class RetriedCall extends AttemptedCall {
     this.start(options, method.callAround(options));
   }
 
-  protected override get isSent(): boolean {
-    return this.#attempts.some(({ session, settled }) => session !== undefined && !settled);
-  }
-
   // ---- attempts ---------------------------------------------------------------------------------------------------
 
   protected override makeAttempt(number: number): Attempt {
     const attempt = new Attempt(this, number, this.#policy.attemptTimeoutMs);
     this.#attempts.push(attempt);
     return attempt;
-  }
-
-  protected override launch(): void {
-    super.launch();
-    if (this.phase === "trying" && this.#mayHedge) this.ring(this.#policy.hedgeAfterMs);
-  }
-
-  get #mayHedge(): boolean {
-    return (
-      this.method.idempotent && this.started < this.#policy.hedgedAttempts && this.otherAttempt !== undefined
-    );
-  }
-
-  protected override onAlarm(): void {
-    if (this.phase === "trying") this.#hedge();
-    else super.onAlarm();
-  }
-
-  #hedge(): void {
-    // Two attempts at once must not write to the same memory.
-    if (!this.#mayHedge || this.#attempts.some((attempt) => attempt.carries)) return;
-    // What has not left yet waits for the session that a hedge would wait for.
-    if (this.last?.session === undefined) return this.ring(this.#policy.hedgeAfterMs);
-    if (!this.withdraw()) return;
-    this.method.source.engine.counters.hedges++;
-    this.publishAttempt("hedge", undefined, 0);
-    this.launch();
   }
 
   protected override tryAgain(): void {
@@ -151,10 +119,6 @@ export class RetriedCall extends AttemptedCall {
     this.#sequence = 0;
   }
 
-  protected override get otherAttempt(): Attempt | undefined {
-    return this.#attempts.findLast(({ settled }) => !settled);
-  }
-
   protected override isRepeatable(attempt: Attempt, error: RpcError): boolean {
     if (super.isRepeatable(attempt, error)) return true;
     if (!this.method.replay || this.#hasGranted) return false;
@@ -162,11 +126,6 @@ export class RetriedCall extends AttemptedCall {
     const isAnswer =
       attempt.mayHaveRun(error) && error.origin === "remote" && attempt.session?.state !== "ended";
     return !isAnswer;
-  }
-
-  protected override giveUpOthers(deciding: Attempt): void {
-    super.giveUpOthers(deciding);
-    this.#attempts.push(deciding);
   }
 
   protected override takeAttempts(): readonly Attempt[] {

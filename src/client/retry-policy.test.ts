@@ -5,7 +5,7 @@ import { attemptFields, clientAttemptFields, resolvePolicy } from "./retry-polic
 describe("what is in force", () => {
   it("is nothing unless somebody asks", () => {
     expect(resolvePolicy({})).toBeUndefined();
-    expect(resolvePolicy({ retry: false, hedge: false })).toBeUndefined();
+    expect(resolvePolicy({ retry: false })).toBeUndefined();
     expect(resolvePolicy({ retry: { attempts: 5 } }, { retry: false })).toBeUndefined();
   });
 
@@ -17,16 +17,8 @@ describe("what is in force", () => {
       baseDelayMs: 7,
       maxDelayMs: 1000,
       attemptTimeoutMs: Number.POSITIVE_INFINITY,
-      hedgedAttempts: 1,
     });
     expect(resolvePolicy({ retry: false }, { retry: {} })?.attempts).toBe(3);
-    expect(resolvePolicy({ hedge: { afterMs: 5, attempts: 4 } }, { hedge: { afterMs: 9 } })).toMatchObject({
-      attempts: 1,
-      hedgeAfterMs: 9,
-      hedgedAttempts: 4,
-    });
-    expect(resolvePolicy({ retry: {}, hedge: { afterMs: 5, attempts: 4 } })?.hedgedAttempts).toBe(3);
-    expect(resolvePolicy({ retry: { attempts: 9 }, hedge: { afterMs: 5 } })?.hedgedAttempts).toBe(2);
     expect(resolvePolicy({ attemptTimeoutMs: 5 }, { attemptTimeoutMs: 6 })).toMatchObject({
       attempts: 1,
       attemptTimeoutMs: 6,
@@ -49,8 +41,6 @@ describe("options that cannot be meant", () => {
     [{ retry: { codes: ["UNAVAILABLE"] } }, "client: retry.codes must be an array of error codes"],
     [{ retry: { budget: { share: 1 } } }, 'client: unknown option "retry.budget.share"'],
     [{ retry: { budget: { ratio: -1 } } }, "client: retry.budget.ratio must be a number from 0"],
-    [{ hedge: {} }, "client: hedge.afterMs is missing"],
-    [{ hedge: { afterMs: 5, attempts: 1 } }, "client: hedge.attempts must be an integer from 2 to 100"],
   ])("are refused: %j", (options, message) => {
     expect(() => loose("client", options)).toThrow(message);
   });

@@ -9,13 +9,12 @@ import {
   milliseconds,
   number,
   orFalse,
-  required,
 } from "../base/options/options.ts";
 import type { BackoffBounds } from "../base/time/backoff.ts";
 
 /** How a failed call is retried. */
 export interface RetryOptions {
-  /** Requests of one call, with the first one and hedges, 1 to 100. Default 3. */
+  /** Requests of one call, with the first one, 1 to 100. Default 3. */
   readonly attempts?: number;
   /**
    * The bound of the back-off before the first retry, in milliseconds. It doubles with each retry. The back-off is
@@ -33,24 +32,8 @@ export interface RetryOptions {
 
 /** How the failed calls of a client are retried. */
 export interface ClientRetryOptions extends RetryOptions {
-  /** Limits the retries and hedges of all calls of the client together. */
+  /** Limits the retries of all calls of the client together. */
   readonly budget?: RetryBudgetOptions;
-}
-
-/**
- * When a slow call sends another request. The first answer counts, and the other request is cancelled. Only
- * `idempotent` methods are hedged (Dean and Barroso, "The Tail at Scale", CACM 2013).
- */
-export interface HedgeOptions {
-  /**
-   * How long to wait for an answer before the next request is sent, in milliseconds. Choose a little more than the
-   * 95th percentile of the latency.
-   */
-  readonly afterMs: number;
-  /**
-   * Requests of one call, with the first one, 2 to 100. At most `retry.attempts` if calls are retried. Default 2.
-   */
-  readonly attempts?: number;
 }
 
 /** The options of a client or a call about its attempts. */
@@ -59,8 +42,6 @@ export interface AttemptOptions {
   readonly attemptTimeoutMs?: number;
   /** Repeats failed attempts where that is safe; false: never. Default: never. */
   readonly retry?: RetryOptions | false;
-  /** Sends another request beside a slow one; false: never. Default: never. */
-  readonly hedge?: HedgeOptions | false;
 }
 
 /** The options of a call with those of its client and the defaults. */
@@ -69,9 +50,6 @@ export interface RetryPolicy extends BackoffBounds {
   readonly codes: ReadonlySet<RpcCode>;
   /** Infinity: an attempt has all the time that its call has left. */
   readonly attemptTimeoutMs: number;
-  readonly hedgeAfterMs: number;
-  /** 1: no hedging. */
-  readonly hedgedAttempts: number;
 }
 
 const maxAttempts = 100;
@@ -83,19 +61,14 @@ const transient: readonly RpcCode[] = ["unavailable", "resource_exhausted"];
  */
 export function resolvePolicy(client: AttemptOptions, call: AttemptOptions = {}): RetryPolicy | undefined {
   const retry = merged(client.retry, call.retry);
-  const hedge = merged(client.hedge, call.hedge);
   const attemptTimeoutMs = call.attemptTimeoutMs ?? client.attemptTimeoutMs;
-  if (retry === undefined && hedge === undefined && attemptTimeoutMs === undefined) return undefined;
-  const attempts = retry?.attempts ?? 3;
-  const hedged = hedge === undefined ? 1 : (hedge.attempts ?? 2);
+  if (retry === undefined && attemptTimeoutMs === undefined) return undefined;
   return {
-    attempts: retry === undefined ? 1 : attempts,
+    attempts: retry === undefined ? 1 : (retry.attempts ?? 3),
     baseDelayMs: retry?.baseDelayMs ?? 10,
     maxDelayMs: retry?.maxDelayMs ?? 1000,
     codes: new Set(retry?.codes ?? transient),
     attemptTimeoutMs: attemptTimeoutMs ?? Number.POSITIVE_INFINITY,
-    hedgeAfterMs: hedge?.afterMs ?? 0,
-    hedgedAttempts: retry === undefined ? hedged : Math.min(hedged, attempts),
   };
 }
 
@@ -116,16 +89,10 @@ const retryFields = {
   ),
 } satisfies FieldsOf<RetryOptions>;
 
-const hedgeFields = {
-  afterMs: required(milliseconds()),
-  attempts: integer(2, maxAttempts),
-} satisfies FieldsOf<HedgeOptions>;
-
 /** The options of a call about its attempts. */
 export const attemptFields = {
   attemptTimeoutMs: milliseconds(),
   retry: orFalse(group(retryFields)),
-  hedge: orFalse(group(hedgeFields)),
 } satisfies FieldsOf<AttemptOptions>;
 
 /** The options of a client about attempts: only a client has a budget. */

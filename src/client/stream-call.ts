@@ -187,8 +187,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return !attempt.hasBegun && !attempt.hasGrants && super.isRepeatable(attempt, error);
   }
 
-  override onAttemptHeaders(attempt: StreamAttempt, headers: Metadata): void {
-    super.onAttemptHeaders(attempt, headers);
+  override onAttemptHeaders(headers: Metadata): void {
+    super.onAttemptHeaders(headers);
     if (!this.settled) this.#onBegun?.();
   }
 

@@ -73,7 +73,7 @@ export class Outlier {
 
   /** A call to it has ended. Whether it should be ejected now; by its share only if the others fail less. */
   settled(code: RpcCode | "ok"): OutlierVerdict {
-    // Nobody waited for the answer, as for that of a hedge: it would have been neither.
+    // Nobody waited for the answer: it would have been neither.
     if (code === "cancelled") return undefined;
     const { consecutiveFailures, failureShare } = this.#options;
     this.#calls++;

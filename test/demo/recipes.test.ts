@@ -36,6 +36,7 @@ const recipes: readonly (readonly [name: string, lines: readonly string[], fabri
     "compressed-field",
     ['20000 rows, the last is "row 17"', "less than a quarter travelled", "refused: ERR_BUFFER_TOO_LARGE"],
   ],
+  ["hedge", ["6, after 2 requests", "the slow request was cancelled", "3, after 3 requests in all"]],
   ["upload-file", ["25165824 bytes, 25165824 sent, as sent", "refused: TooLong", "stored: long.txt"]],
 ];
 

@@ -5,7 +5,6 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
-import { deferred, until } from "../matrix/wait.ts";
 
 const Work = service("work.v1", {
   run: unary({ output: z.string(), idempotent: true }),
@@ -42,7 +41,6 @@ describe.each(transports)("events of attempts and transfers over $name", (provid
     expect(seen.map(({ context }) => context)).toEqual(["the request of Ada", "the request of Ada"]);
     expect(seen.map(({ event }) => event)).toMatchObject(
       [1, 2].map((attempt) => ({
-        kind: "retry",
         method: "work.v1/run",
         peer: peer.url,
         attempt,
@@ -50,26 +48,6 @@ describe.each(transports)("events of attempts and transfers over $name", (provid
         waitMs: expect.any(Number),
       })),
     );
-  });
-
-  it("tell of each hedge", async () => {
-    const seen = events("cinnabar:call.retry");
-    const gate = deferred();
-    let runs = 0;
-    const { server, api } = await pair(provider, [
-      implement(Work, {
-        run: async () => {
-          if (runs++ === 0) await gate.promise;
-          return "done";
-        },
-        fill() {},
-      }),
-    ]);
-    const client = api(Work, { hedge: { afterMs: 1 } });
-    expect(await context.run("Bob", () => client.run())).toBe("done");
-    gate.resolve();
-    expect(seen[0]).toMatchObject({ context: "Bob", event: { kind: "hedge", attempt: 1, code: undefined } });
-    await until(() => server.stats().calls.in === 0, "the first attempt has ended");
   });
 
   it("tell of each transfer of a handler, in its context", async () => {

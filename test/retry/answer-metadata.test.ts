@@ -12,7 +12,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
-import { deferred, failure } from "../matrix/wait.ts";
+import { failure } from "../matrix/wait.ts";
 
 const Work = service("work.v1", {
   run: unary({ output: z.number(), idempotent: true }),
@@ -85,14 +85,4 @@ describe.each(transports)("metadata of the answer over $name", (provider) => {
       }
     },
   );
-
-  it("of a hedged call is told once: that of the attempt that won", async () => {
-    const gate = deferred();
-    const { api } = await pair(provider, [numbered(1, gate.promise)]);
-    const told: unknown[] = [];
-    const work = api(Work, { retry: false, hedge: { afterMs: 5, attempts: 2 }, timeoutMs: 60_000 });
-    expect(await work.slow({ onTrailers: (metadata) => void told.push(metadata.get("number")) })).toBe(2);
-    gate.resolve();
-    expect(told).toEqual(["2"]);
-  });
 });

@@ -270,12 +270,6 @@ describe("a call that is given up", () => {
   it.each([
     ["waits to be tried again", failing({ retryAfterMs: 900 }), {}, [false]],
     ["has an attempt under way", () => new Promise(() => {}), {}, [true]],
-    [
-      "has hedges under way",
-      () => new Promise(() => {}),
-      { hedge: { afterMs: 10, attempts: 3 } },
-      [true, true, true],
-    ],
   ] as const)(
     "while it %s ends at once, and so does what was begun for it",
     async (_, handler, options, told) => {
@@ -323,102 +317,6 @@ describe("a call that is given up", () => {
   });
 });
 
-describe("a hedge", () => {
-  const hedge = { afterMs: 20, attempts: 3 };
-
-  it("goes out beside a slow attempt, and the first answer wins", async () => {
-    const { client, end, executions, signals, until, never, pair } = setUp((attempt) =>
-      attempt === 2 ? "second" : never(),
-    );
-    expect((await end(client({ retry: false, hedge }).idempotent())).value).toBe("second");
-    expect([executions(), pair.client.host.counters.hedges]).toEqual([2, 1]);
-    await until(() => (signals[0] as AbortSignal).aborted);
-    expect(held(pair)).toEqual([0, 0]);
-  });
-
-  it("is not sent for methods that must not be executed twice, and a call that asks for it throws", async () => {
-    for (const name of ["plain", "replayed"] as const) {
-      const { client, error, executions, never } = setUp(() => never());
-      await error(client({ timeoutMs: 200, hedge })[name]());
-      expect(executions()).toBe(1);
-      expect(() => client({})[name]({ hedge })).toThrow(
-        /^call: hedge needs an idempotent method, and .*\/(plain|replayed) is not declared so$/,
-      );
-      expect(executions()).toBe(1);
-    }
-  });
-
-  it("is limited in number and by the budget", async () => {
-    const { client, error, executions, never } = setUp(() => never());
-    await error(client({ timeoutMs: 200, hedge, retry: false }).idempotent());
-    expect(executions()).toBe(3);
-    await error(
-      client({ timeoutMs: 200, hedge, retry: { budget: { ratio: 0, perSecond: 0 } } }).idempotent(),
-    );
-    expect(executions()).toBe(4);
-    await error(client({ timeoutMs: 200, hedge, retry: { attempts: 2 } }).idempotent());
-    expect(executions()).toBe(6);
-  });
-
-  it("that could not be sent stops no other, and is not what the call tells of", async () => {
-    const { client, end, pair, never, executions } = setUp(() => never());
-    await end(client({ timeoutMs: 20 }).plain());
-    const [session] = pair.client.table;
-    const full = new RpcError({ code: "resource_exhausted", message: "full", origin: "local" });
-    const request = vi.spyOn((session as NonNullable<typeof session>).part(Exchange).outgoing, "request");
-    const stuck = client({ timeoutMs: 200, hedge }).idempotent();
-    const ended = end(stuck);
-    request.mockImplementationOnce(() => {
-      throw full;
-    });
-    const failed = (await ended).error as RpcError;
-    expect([request.mock.calls.length, executions()]).toEqual([3, 3]);
-    expect(failed).toMatchObject({ code: "deadline_exceeded", attempts: 3 });
-    expect(failed.message).toContain("without an answer");
-    expect([failed.callId, failed.notExecuted]).toEqual([expect.any(Number), undefined]);
-  });
-
-  it("waits until there is something to stand beside: no session, no hedge", async () => {
-    const { client, end, executions, pair, clock, error, never } = setUp(() => never());
-    await error(client({ timeoutMs: 50, retry: false }).plain());
-    pair.breakSessions();
-    const connect = pair.client.table.connect.bind(pair.client.table);
-    vi.spyOn(pair.client.table, "connect").mockImplementation(
-      (...where) =>
-        new Promise((resolve, reject) => clock.timer(100, () => connect(...where).then(resolve, reject))),
-    );
-    const into = region(8);
-    await end(client({ timeoutMs: 300, hedge }).fill({ into }));
-    // One of before, and one for the memory.
-    expect(executions()).toBe(2);
-  });
-
-  it("may still succeed when the attempt before it fails", async () => {
-    const { client, end, clock } = setUp(
-      (attempt) =>
-        new Promise((resolve, reject) => {
-          if (attempt === 1)
-            clock.timer(40, () => reject(new RpcError({ code: "unavailable", message: "late" })));
-          else clock.timer(60, () => resolve("hedged"));
-        }),
-    );
-    expect((await end(client({ hedge: { afterMs: 20 } }).idempotent())).value).toBe("hedged");
-  });
-
-  it("ends with its call when an attempt fails for good", async () => {
-    const { client, error, clock, signals, until } = setUp((attempt) =>
-      attempt === 2
-        ? failing({ code: "failed_precondition" })()
-        : new Promise((resolve) => clock.timer(900, () => resolve(1))),
-    );
-    expect(await error(client({ hedge }).idempotent())).toMatchObject({
-      code: "failed_precondition",
-      attempts: 2,
-    });
-    await until(() => (signals[0] as AbortSignal).aborted);
-  });
-});
-
 describe("a call that lends memory", () => {
   it("is tried again when its former attempt has given the memory back", async () => {
     const { client, end, executions } = setUp((attempt) => (attempt === 1 ? failing({})() : undefined));
@@ -440,12 +338,6 @@ describe("a call that lends memory", () => {
     );
     expect(await end(client({ attemptTimeoutMs: 60 }).fill({ into: region() }))).not.toHaveProperty("error");
     expect(executions()).toBe(2);
-  });
-
-  it("is not hedged, for two handlers would write to the same memory", async () => {
-    const { client, error, executions, never } = setUp(() => never());
-    await error(client({ timeoutMs: 200, hedge: { afterMs: 10 } }).fill({ into: region() }));
-    expect(executions()).toBe(1);
   });
 
   it("is not tried again when nobody knows whether the lost peer still writes", async () => {

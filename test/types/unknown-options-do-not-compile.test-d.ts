@@ -35,10 +35,9 @@ const patient: ClientOptions = {
     codes: ["unavailable"],
     budget: { ratio: 0.1, perSecond: 5 },
   },
-  hedge: { afterMs: 20, attempts: 2 },
   inherit: false,
 };
-const call: CallOptions = { ...patient, retry: false, hedge: false, signal: AbortSignal.abort() };
+const call: CallOptions = { ...patient, retry: false, signal: AbortSignal.abort() };
 void call;
 unary({ replay: true });
 // @ts-expect-error TS2322 a number of attempts where the options belong
@@ -49,6 +48,4 @@ const misspelt: ClientOptions = { retry: { jitter: "full" } };
 const selfish: CallOptions = { retry: { attempts: 2, budget: { ratio: 1 } } };
 // @ts-expect-error TS2820 a code there is not
 const coded: ClientOptions = { retry: { codes: ["UNAVAILABLE"] } };
-// @ts-expect-error TS2322 a hedge without a time
-const hasty: ClientOptions = { hedge: { attempts: 2 } };
-void [short, misspelt, selfish, coded, hasty];
+void [short, misspelt, selfish, coded];

@@ -259,30 +259,6 @@ describe("headers", () => {
     expect(events).toEqual([["headers", { a: "1" }]]);
   });
 
-  it("end the other attempts of a hedged call", async () => {
-    const gaveUp = deferred<unknown>();
-    const gate = deferred();
-    let executions = 0;
-    const safe = async (call: CallContext) => {
-      if (++executions === 1) {
-        gaveUp.resolve(await fired(call.signal));
-        return "first";
-      }
-      call.sendHeaders({ a: "2" });
-      await gate.promise;
-      return "second";
-    };
-    const { api } = await pair(mem, [jobs({ safe })]);
-    const { events, first, onHeaders } = keeper();
-    const hedged = api(Jobs, { retry: false, hedge: { afterMs: 5, attempts: 2 }, timeoutMs: 60_000 });
-    const answer = hedged.safe({ onHeaders });
-    await first;
-    expect(await gaveUp.promise).toMatchObject({ code: "cancelled" });
-    gate.resolve();
-    expect(await answer).toBe("second");
-    expect([executions, events]).toEqual([2, [["headers", { a: "2" }]]]);
-  });
-
   it("of a method with replay reach each attempt at one execution, and are told once", async () => {
     const gate = deferred();
     let executions = 0;

@@ -39,7 +39,7 @@ const fields = {
  * OpenTelemetry's conventions for RPC. The context travels in the metadata of the call, in the form of the propagator
  * that is registered globally, such as `traceparent`.
  *
- * The span of a call covers its retries and hedges; that of a stream covers its whole life. With a context manager, as
+ * The span of a call covers its retries; that of a stream covers its whole life. With a context manager, as
  * the SDK registers one, handlers run with their span as the active one, and the span tells of retries and transfers.
  *
  * @example

@@ -1,17 +1,17 @@
 import type { Clock } from "../time/clock.ts";
 
 /**
- * Limits the retries and hedges of one client. Deposits and withdrawals count for ten seconds, as in Finagle's
+ * Limits the retries of one client. Deposits and withdrawals count for ten seconds, as in Finagle's
  * RetryBudget (https://twitter.github.io/finagle/guide/Clients.html#retries).
  */
 export interface RetryBudgetOptions {
   /**
-   * Retries and hedges for each call, 0 to 1,000,000. Default 0.2: a server that fails every call gets a fifth more
+   * Retries for each call, 0 to 1,000,000. Default 0.2: a server that fails every call gets a fifth more
    * requests, and not `attempts` times as many.
    */
   readonly ratio?: number;
   /**
-   * Retries and hedges in each second in addition, 0 to 1,000,000, so that a client with few calls can retry. Default
+   * Retries in each second in addition, 0 to 1,000,000, so that a client with few calls can retry. Default
    * 10.
    */
   readonly perSecond?: number;

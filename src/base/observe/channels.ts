@@ -30,9 +30,8 @@ export const channels = {
   /** A call took `slowCallMs` or longer: a `SlowCall`. */
   slowCall: channel("cinnabar:call.slow"),
   /**
-   * A call makes another attempt: { kind, method, peer, callId, attempt, code, waitMs }. `kind` is "retry", because
-   * attempt number `attempt` has failed with `code`, and the next follows after `waitMs`; or "hedge", because that attempt
-   * is slow. Published in the async context in which the call was made, if there was a subscriber then.
+   * A call makes another attempt: { method, peer, callId, attempt, code, waitMs }. Attempt number `attempt` has failed
+   * with `code`, and the next follows after `waitMs`. Published in the async context in which the call was made, if there was a subscriber then.
    */
   retry: channel("cinnabar:call.retry"),
   /**

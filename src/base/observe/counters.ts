@@ -18,9 +18,8 @@ export interface Counters {
   lateResults: number;
   /** Handlers that still ran at their call's deadline. `overdueHandlers - lateResults` of them have not ended yet. */
   overdueHandlers: number;
-  /** Retries after a failed attempt, hedges beside a slow attempt, and retries that the retry budget rejected. */
+  /** Retries after a failed attempt, and retries that the retry budget rejected. */
   retries: number;
-  hedges: number;
   retriesWithheld: number;
   /** Requests answered from the replay cache, or joined to an execution that still ran. */
   replays: number;
@@ -87,7 +86,6 @@ export function newCounters(): Counters {
     lateResults: 0,
     overdueHandlers: 0,
     retries: 0,
-    hedges: 0,
     retriesWithheld: 0,
     replays: 0,
     itemsSent: 0,

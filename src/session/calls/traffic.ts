@@ -3,7 +3,7 @@ import type { WaitingLevels } from "../../base/flow/priority-queue.ts";
 import type { Exchange } from "./exchange.ts";
 
 /**
- * Numbers of calls at one moment. Each attempt of a retried or hedged call counts. A call that waits for a connection
+ * Numbers of calls at one moment. Each attempt of a retried call counts. A call that waits for a connection
  * counts nowhere; `engine.calls()` lists it.
  */
 export interface CallsGauge {

@@ -212,7 +212,7 @@ export class Play {
     const promised = schedule.pick(["plain", "idempotent", "replayed"] as const);
     const textLength = schedule.pick([40, 40, 40, 300, 3000, 9000]);
     const timeoutMs = schedule.between(5, 300);
-    const policy: CallOptions = nested || schedule.chance(0.4) ? {} : this.#policy(promised);
+    const policy: CallOptions = nested || schedule.chance(0.4) ? {} : this.#policy();
     const kind = nested || schedule.chance(0.6) ? "" : schedule.pick(["Fill", "Take"] as const);
     const call: CallRecord = {
       number,
@@ -275,16 +275,12 @@ export class Play {
     return call({ ...input, ...memory }, options);
   }
 
-  #policy(promised: Promised): CallOptions {
+  #policy(): CallOptions {
     const schedule = this.#schedule;
     return {
       ...(schedule.chance(0.5) ? { attemptTimeoutMs: schedule.between(4, 60) } : {}),
       ...(schedule.chance(0.8)
         ? { retry: { attempts: schedule.between(2, 5), baseDelayMs: schedule.between(1, 8), maxDelayMs: 20 } }
-        : {}),
-      // A hedge throws for methods that are not idempotent.
-      ...(promised === "idempotent" && schedule.chance(0.3)
-        ? { hedge: { afterMs: schedule.between(1, 15), attempts: schedule.between(2, 3) } }
         : {}),
     };
   }

@@ -69,7 +69,6 @@ export const metrics = {
     [own.cause],
   ),
   retries: counter("call.retries", "{attempt}", "Attempts after one that failed"),
-  hedges: counter("call.hedges", "{attempt}", "Attempts beside one that was slow"),
   retriesWithheld: counter("call.retries_withheld", "{attempt}", "Retries that the retry budget rejected"),
   replays: counter("call.replays", "{request}", "Requests answered from the replay cache"),
   handlersOverdue: counter("handler.overdue", "{handler}", "Handlers that still ran at their deadline"),

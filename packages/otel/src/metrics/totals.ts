@@ -90,7 +90,6 @@ export function totalsOf(stats: EngineStats): Totals {
   for (const [cause, times] of Object.entries(admission.shed))
     totals.add(metrics.admissionRejections, times, { [own.cause]: cause });
   totals.add(metrics.retries, counters.retries);
-  totals.add(metrics.hedges, counters.hedges);
   totals.add(metrics.retriesWithheld, counters.retriesWithheld);
   totals.add(metrics.replays, counters.replays);
   totals.add(metrics.handlersOverdue, counters.overdueHandlers);

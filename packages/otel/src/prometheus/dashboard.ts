@@ -47,7 +47,6 @@ export const panels: readonly Panel[] = [
     unit: "ops",
     lines: [
       line(queries.retries, "retries"),
-      line(queries.hedges, "hedges"),
       line(queries.retriesWithheld, "withheld"),
       line(queries.replays, "answered again"),
     ],

@@ -62,7 +62,6 @@ export const queries = {
   queued: level(metrics.admissionQueued),
   rejections: rate(metrics.admissionRejections, [labelOf(own.cause)]),
   retries: rate(metrics.retries),
-  hedges: rate(metrics.hedges),
   retriesWithheld: rate(metrics.retriesWithheld),
   replays: rate(metrics.replays),
   hanging: (form, range, filter) =>
