@@ -89,12 +89,19 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#named().map((backend) => backend.stats(nowMs));
   }
 
-  /** The calls to all backends, those that retire included. */
+  /** The calls to all backends, those that retire included; without streams. */
   get inFlight(): number {
     let calls = 0;
     for (const { inFlight } of this.#backends.values()) calls += inFlight;
     for (const { inFlight } of this.#retiring) calls += inFlight;
     return calls;
+  }
+
+  get streams(): number {
+    let open = 0;
+    for (const { streams } of this.#backends.values()) open += streams;
+    for (const { streams } of this.#retiring) open += streams;
+    return open;
   }
 
   /** Those with backends that retire included. */
@@ -253,7 +260,7 @@ export class BackendSet implements SessionSource, BackendListener {
   #pick(ready: readonly Backend[], call: OutgoingCall, input: unknown): Backend {
     try {
       const key = this.#options.pins ? undefined : this.#keyOf(call, input);
-      const picked: unknown = this.#options.policy.pick(ready, key);
+      const picked: unknown = this.#options.policy.pick(ready, key, call.items !== undefined);
       if (!(picked instanceof Backend)) throw new TypeError("the policy must pick one of the candidates");
       return picked;
     } catch (cause) {

@@ -71,6 +71,10 @@ export class Backend implements Candidate, ConnectionListener {
     return this.connection.inFlight;
   }
 
+  get streams(): number {
+    return this.connection.streams;
+  }
+
   /** The calls on each of its sessions, in both directions. */
   get exchanges(): readonly Exchange[] {
     const { exchange } = this.connection;

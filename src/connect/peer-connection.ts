@@ -131,10 +131,15 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.#health?.notServing ?? allServe;
   }
 
-  /** Users' calls on its last session: those that were sent, and those that wait for a place in its window. */
+  /** Users' calls on its last session, but for streams that were sent. Calls that wait for a place in its window count. */
   get inFlight(): number {
     const { calls } = this;
-    return calls === undefined ? 0 : calls.usersSize + calls.waiting.size;
+    return calls === undefined ? 0 : calls.usersSize - calls.streams + calls.waiting.size;
+  }
+
+  /** Users' streams on its last session that were sent. */
+  get streams(): number {
+    return this.calls?.streams ?? 0;
   }
 
   /** The calls of its last session, in both directions. Undefined before the first. */

@@ -4,11 +4,17 @@ import { type Candidate, type PolicyName, policies, slowStartWeight } from "./po
 
 interface Server extends Candidate {
   inFlight: number;
+  streams: number;
   weight: number;
 }
 
 const servers = (count: number): Server[] =>
-  Array.from({ length: count }, (_, i) => ({ name: `tcp://10.0.0.${i}:7400`, inFlight: 0, weight: 1 }));
+  Array.from({ length: count }, (_, i) => ({
+    name: `tcp://10.0.0.${i}:7400`,
+    inFlight: 0,
+    streams: 0,
+    weight: 1,
+  }));
 
 /** The same numbers in every run. */
 function dice(seed: number): () => number {
@@ -21,7 +27,11 @@ function dice(seed: number): () => number {
 
 const names = Object.keys(policies) as PolicyName[];
 const loads = fc.array(
-  fc.record({ inFlight: fc.nat(50), weight: fc.double({ min: 0.1, max: 1, noNaN: true }) }),
+  fc.record({
+    inFlight: fc.nat(50),
+    streams: fc.nat(50),
+    weight: fc.double({ min: 0.1, max: 1, noNaN: true }),
+  }),
   {
     minLength: 1,
     maxLength: 20,
@@ -34,7 +44,7 @@ describe.each(names)("the policy %s", (name) => {
       fc.property(loads, fc.nat(), fc.option(fc.string(), { nil: undefined }), (given, seed, key) => {
         const all = given.map((load, i) => ({ ...load, name: `s${i}` }));
         const policy = policies[name](dice(seed));
-        for (let i = 0; i < 5; i++) expect(all).toContain(policy.pick(all, key));
+        for (let i = 0; i < 5; i++) expect(all).toContain(policy.pick(all, key, false));
       }),
     );
   });
@@ -44,7 +54,7 @@ describe.each(names)("the policy %s", (name) => {
     const policy = policies[name](dice(7));
     const picked = new Map<Server, number>();
     for (let i = 0; i < 8000; i++) {
-      const one = policy.pick(all, undefined);
+      const one = policy.pick(all, undefined, false);
       picked.set(one, (picked.get(one) ?? 0) + 1);
     }
     for (const one of all) expect(picked.get(one)).toBeGreaterThan(800);
@@ -58,7 +68,7 @@ describe("round robin", () => {
         const all = servers(count);
         const policy = policies.roundRobin();
         for (let round = 0; round < rounds; round++) {
-          const turn = new Set(all.map(() => policy.pick(all, undefined)));
+          const turn = new Set(all.map(() => policy.pick(all, undefined, false)));
           expect(turn.size).toBe(count);
         }
       }),
@@ -69,10 +79,19 @@ describe("round robin", () => {
     const [a, b] = servers(2) as [Server, Server];
     a.weight = 0.25;
     const policy = policies.roundRobin();
-    const turns = Array.from({ length: 10 }, () => (policy.pick([a, b], undefined) === a ? "a" : "b")).join(
-      "",
-    );
+    const turns = Array.from({ length: 10 }, () =>
+      policy.pick([a, b], undefined, false) === a ? "a" : "b",
+    ).join("");
     expect(turns).toBe("bbabbbbabb");
+  });
+
+  it("gives streams turns of their own", () => {
+    const all = servers(2);
+    const policy = policies.roundRobin();
+    const picked = Array.from({ length: 8 }, (_, i) => policy.pick(all, undefined, i % 2 === 0));
+    const byKind = [0, 1].map((kind) => picked.filter((_, i) => i % 2 === kind));
+    for (const kind of byKind)
+      for (const one of all) expect(kind.filter((each) => each === one)).toHaveLength(2);
   });
 });
 
@@ -82,7 +101,7 @@ describe("least in flight", () => {
       fc.property(loads, (given) => {
         const all = given.map((load, i) => ({ ...load, name: `s${i}` }));
         const least = Math.min(...all.map(({ inFlight, weight }) => (inFlight + 1) / weight));
-        const { inFlight, weight } = policies.leastInFlight().pick(all, undefined);
+        const { inFlight, weight } = policies.leastInFlight().pick(all, undefined, false);
         expect((inFlight + 1) / weight).toBe(least);
       }),
     );
@@ -96,7 +115,7 @@ describe("two choices", () => {
         const all = servers(count);
         (all[seed % count] as Server).inFlight = 10;
         const policy = policies.twoChoices(dice(seed));
-        for (let i = 0; i < 50; i++) expect(policy.pick(all, undefined)).not.toBe(all[seed % count]);
+        for (let i = 0; i < 50; i++) expect(policy.pick(all, undefined, false)).not.toBe(all[seed % count]);
       }),
     );
   });
@@ -112,23 +131,60 @@ describe("two choices", () => {
     };
     const random = dice(1);
     const policy = policies.twoChoices(random);
-    const two = fullest((all) => policy.pick(all, undefined));
+    const two = fullest((all) => policy.pick(all, undefined, false));
     const one = fullest((all) => all[Math.floor(random() * count)] as Server);
     expect(two).toBeLessThanOrEqual(4);
     expect(one).toBeGreaterThan(two);
   });
 });
 
+describe.each(["twoChoices", "leastInFlight", "consistentHash"] as const)("streams and %s", (name) => {
+  const picks = (all: Server[], isStream: boolean, each: (one: Server) => void = () => {}) => {
+    const policy = policies[name](dice(3));
+    const counts = new Map(all.map((one) => [one, 0]));
+    for (let i = 0; i < 1000; i++) {
+      const one = policy.pick(all, undefined, isStream);
+      counts.set(one, (counts.get(one) as number) + 1);
+      each(one);
+    }
+    return [...counts.values()];
+  };
+
+  it.each([
+    [1, 0],
+    [9, 0],
+    [9, 2],
+  ])("send other calls to both of two servers with %d and %d", (one, other) => {
+    const all = servers(2);
+    (all[0] as Server).streams = one;
+    (all[1] as Server).streams = other;
+    for (const count of picks(all, false)) expect(count).toBeGreaterThan(400);
+  });
+
+  it("go to the server that has fewer of them and of other calls", () => {
+    const all = servers(2);
+    (all[0] as Server).streams = 9;
+    (all[1] as Server).inFlight = 8;
+    expect(picks(all, true)).toEqual([0, 1000]);
+  });
+
+  it("are spread evenly", () => {
+    const all = servers(4);
+    picks(all, true, (one) => one.streams++);
+    for (const { streams } of all) expect(Math.abs(streams - 250)).toBeLessThan(10);
+  });
+});
+
 describe("consistent hashing", () => {
   const keys = Array.from({ length: 2000 }, (_, i) => `user-${i}`);
   const placed = (all: readonly Server[]) =>
-    new Map(keys.map((key) => [key, policies.consistentHash().pick(all, key).name]));
+    new Map(keys.map((key) => [key, policies.consistentHash().pick(all, key, false).name]));
 
   it("depends on the key and the names alone, not on their order", () => {
     fc.assert(
       fc.property(fc.shuffledSubarray(servers(10), { minLength: 10 }), fc.string(), (shuffled, key) => {
-        expect(policies.consistentHash().pick(shuffled, key).name).toBe(
-          policies.consistentHash().pick(servers(10), key).name,
+        expect(policies.consistentHash().pick(shuffled, key, false).name).toBe(
+          policies.consistentHash().pick(servers(10), key, false).name,
         );
       }),
     );

@@ -4,15 +4,17 @@ import { hashOf, mix } from "./hash.ts";
 export interface Candidate {
   /** Its URL: the same in every process. */
   readonly name: string;
-  /** Calls of this engine to the backend that are in flight. */
+  /** Calls of this engine to the backend that are in flight, without streams. */
   readonly inFlight: number;
+  /** Streams of this engine that are open at the backend, idle or not. */
+  readonly streams: number;
   /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */
   readonly weight: number;
 }
 
 /**
  * Picks the backend of a call. `pick` is called for each call with the backends that are ready, at least one. It must
- * return one of them. `key` is what `keyOf` returned for the call.
+ * return one of them. `key` is what `keyOf` returned for the call. `isStream` tells whether the call is a stream.
  *
  * @example
  * const nearest: Policy = {
@@ -21,12 +23,13 @@ export interface Candidate {
  * const storage = await engine.connect(dnsResolver("tcp://files.internal:7400"), { policy: nearest });
  */
 export interface Policy {
-  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined): C;
+  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined, isStream: boolean): C;
 }
 
 /**
  * The built-in policies. `roundRobin`: each backend in turn. `leastInFlight`: the backend with the fewest calls in
  * flight. `twoChoices`: the better one of two random backends. `consistentHash`: the same backend for the same key.
+ * Open streams count where another stream is opened, and not for other calls.
  */
 export type PolicyName = "roundRobin" | "leastInFlight" | "twoChoices" | "consistentHash";
 
@@ -37,30 +40,39 @@ export const policies: Readonly<Record<PolicyName, (random?: () => number) => Po
   consistentHash: (random) => new ConsistentHash(random),
 };
 
-/** The load of a candidate with one more call. */
-const loadOf = ({ inFlight, weight }: Candidate): number => (inFlight + 1) / weight;
+/**
+ * The load of a candidate with one more call. A stream may be open for days and idle, so it is no load to other calls. A
+ * busy one slows these down, and so their number in flight tells of it. Streams count for each other, which spreads
+ * them.
+ */
+function loadOf({ inFlight, streams, weight }: Candidate, isStream: boolean): number {
+  return (isStream ? inFlight + streams + 1 : inFlight + 1) / weight;
+}
 
 /**
  * Each in turn, by weight: the smooth weighted round robin of nginx. Everybody's credit grows by its weight, the
  * richest is chosen and pays what all were given, so the turns of one are spread evenly among those of the others.
+ * Streams have turns of their own: a client that opens a stream before each call would have all of them at one backend.
  */
 export class RoundRobin implements Policy {
-  #credits = new WeakMap<object, number>();
+  readonly #credits = new WeakMap<object, number>();
+  readonly #streamCredits = new WeakMap<object, number>();
 
-  pick<C extends Candidate>(candidates: readonly C[]): C {
+  pick<C extends Candidate>(candidates: readonly C[], _key: string | undefined, isStream: boolean): C {
+    const credits = isStream ? this.#streamCredits : this.#credits;
     let best = candidates[0] as C;
     let bestCredit = Number.NEGATIVE_INFINITY;
     let given = 0;
     for (const candidate of candidates) {
-      const credit = (this.#credits.get(candidate) ?? 0) + candidate.weight;
+      const credit = (credits.get(candidate) ?? 0) + candidate.weight;
       given += candidate.weight;
-      this.#credits.set(candidate, credit);
+      credits.set(candidate, credit);
       if (credit > bestCredit) {
         best = candidate;
         bestCredit = credit;
       }
     }
-    this.#credits.set(best, bestCredit - given);
+    credits.set(best, bestCredit - given);
     return best;
   }
 }
@@ -73,12 +85,12 @@ export class LeastInFlight implements Policy {
     this.#random = random;
   }
 
-  pick<C extends Candidate>(candidates: readonly C[]): C {
+  pick<C extends Candidate>(candidates: readonly C[], _key: string | undefined, isStream: boolean): C {
     let best = candidates[0] as C;
     let bestLoad = Number.POSITIVE_INFINITY;
     let ties = 0;
     for (const candidate of candidates) {
-      const load = loadOf(candidate);
+      const load = loadOf(candidate, isStream);
       if (load > bestLoad) continue;
       ties = load < bestLoad ? 1 : ties + 1;
       // Each of n equal ones stays with a chance of 1/n.
@@ -101,14 +113,14 @@ export class TwoChoices implements Policy {
     this.#random = random;
   }
 
-  pick<C extends Candidate>(candidates: readonly C[]): C {
+  pick<C extends Candidate>(candidates: readonly C[], _key: string | undefined, isStream: boolean): C {
     const count = candidates.length;
     const first = Math.floor(this.#random() * count);
     if (count === 1) return candidates[0] as C;
     // Any but the first.
     const second = (first + 1 + Math.floor(this.#random() * (count - 1))) % count;
     const [a, b] = [candidates[first] as C, candidates[second] as C];
-    return loadOf(b) < loadOf(a) ? b : a;
+    return loadOf(b, isStream) < loadOf(a, isStream) ? b : a;
   }
 }
 
@@ -127,8 +139,8 @@ export class ConsistentHash implements Policy {
     this.#keyless = new TwoChoices(random);
   }
 
-  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined): C {
-    if (key === undefined) return this.#keyless.pick(candidates);
+  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined, isStream: boolean): C {
+    if (key === undefined) return this.#keyless.pick(candidates, key, isStream);
     const hash = hashOf(key);
     let best = candidates[0] as C;
     let bestScore = -1;

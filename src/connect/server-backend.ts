@@ -69,6 +69,10 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     return super.inFlight + (this.#lanes?.inFlight ?? 0);
   }
 
+  override get streams(): number {
+    return super.streams + (this.#lanes?.streams ?? 0);
+  }
+
   /** Those with lanes included. */
   override get exchanges(): readonly Exchange[] {
     return [...super.exchanges, ...(this.#lanes?.exchanges ?? [])];

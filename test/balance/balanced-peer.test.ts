@@ -5,18 +5,21 @@ import {
   type Resolver,
   type ResolverListener,
   RpcError,
+  serverStream,
   service,
   unary,
 } from "cinnabar";
+import type { PolicyName } from "cinnabar/options";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { type Provider, providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
 
 const Who = service("who.v1", {
   name: unary({ input: z.object({ key: z.string() }), output: z.string() }),
   hold: unary({ output: z.string() }),
+  follow: serverStream({ output: z.string() }),
 });
 
 const mem = providers[0] as (typeof providers)[number];
@@ -33,6 +36,10 @@ function open(name: string, listen: string, fails = () => false): Promise<Engine
       await gate.promise;
       return name;
     },
+    async *follow(_input, call) {
+      yield name;
+      await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
+    },
   });
   return openEngine({ listen, serve: [who] }, true);
 }
@@ -42,6 +49,17 @@ async function three(provider = mem) {
   const urls = servers.map((server) => server.urls[0] as string);
   const client = await openEngine({ connectTimeoutMs: 3_000 }, true);
   return { servers, urls, client };
+}
+
+async function two(provider: Provider, policy: PolicyName = "twoChoices") {
+  const servers = await Promise.all(["a", "b"].map((name) => open(name, provider.freshUrl())));
+  const client = await openEngine({}, true);
+  const balanced = await client.connect(
+    servers.map(({ urls }) => urls[0] as string),
+    { policy },
+  );
+  await allConnected(balanced);
+  return { balanced, client };
 }
 
 const allConnected = (balanced: BalancedPeer) =>
@@ -325,5 +343,39 @@ describe("a balanced peer", () => {
   ])("refuses %j", async (options, kind) => {
     const client = await openEngine();
     await expect(client.connect([mem.deadUrl()], options as never)).rejects.toThrow(kind);
+  });
+});
+
+describe.each(transports)("idle streams at a balanced peer over $name", (provider) => {
+  it.each([
+    [1, 0],
+    [9, 0],
+    [9, 2],
+  ])("leave other calls to both of two servers: %d and %d", async (some, others) => {
+    const { balanced, client } = await two(provider);
+    const open: Record<string, AsyncIterator<string>[]> = { a: [], b: [] };
+    // Two choices open as many at each server. Those too many end.
+    while ((open.a?.length ?? 0) < 9 || (open.b?.length ?? 0) < 9) {
+      const stream = balanced.client(Who).follow()[Symbol.asyncIterator]();
+      open[(await stream.next()).value]?.push(stream);
+    }
+    for (const stream of open.a?.splice(some) ?? []) await stream.return?.();
+    for (const stream of open.b?.splice(others) ?? []) await stream.return?.();
+    const streams = () => balanced.backends.map(({ calls }) => calls.out);
+    await until(() => `${streams()}` === `${[some, others]}`, "the servers have ended the others");
+    const answers = await answerers(balanced, 200);
+    // The deviation of a binomial is 7.
+    for (const name of ["a", "b"]) expect(answers[name]).toBeGreaterThan(50);
+    await client.close();
+  });
+
+  it.each(["twoChoices", "leastInFlight", "roundRobin"] as const)("are spread by %s", async (policy) => {
+    const { balanced, client } = await two(provider, policy);
+    for (let i = 0; i < 20; i++) {
+      await balanced.client(Who).follow()[Symbol.asyncIterator]().next();
+      await balanced.client(Who).name({ key: "" });
+    }
+    expect(balanced.backends.map(({ calls }) => calls.out)).toEqual([10, 10]);
+    await client.close();
   });
 });

@@ -147,6 +147,11 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size;
   }
 
+  /** How many of these are streams. */
+  get streams(): number {
+    return this.#streams;
+  }
+
   /** Control requests that wait for a slot. */
   get waitingControlSize(): number {
     return this.#waitingControl.size;
@@ -393,6 +398,7 @@ export class OutgoingCalls implements ControlRequestSender {
       this.#tableOf(call.id).release(call.id);
       grants.push(...call.takeGrants());
     }
+    this.#streams = 0;
     for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     for (const { call, input } of this.waiting.takeAll())
