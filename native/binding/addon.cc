@@ -203,13 +203,15 @@ Napi::Value registerRegion(const Info& info) {
   if (!holder) return number(info, -EBADF);
   uint8_t* bytes;
   size_t size;
-  uint64_t offset, length, access;
+  uint64_t offset, length, access, peer = engine::kAnybody;
   if (!readBuffer(info.Env(), info[1], &bytes, &size) || !integer(info, 2, kMostOffset, &offset) ||
       !integer(info, 3, kMostOffset, &length) || !integer(info, 4, fabric::kSource, &access) ||
-      offset > size || length > size - offset) {
+      (info.Length() > 5 && !integer(info, 5, UINT32_MAX, &peer)) || offset > size ||
+      length > size - offset) {
     return number(info, -EINVAL);
   }
-  int region = holder->port->registerRegion(bytes + offset, length, static_cast<uint32_t>(access));
+  int region = holder->port->registerRegion(bytes + offset, length, static_cast<uint32_t>(access),
+                                            static_cast<uint32_t>(peer));
   if (region < 0) return number(info, region);
   auto index = static_cast<uint32_t>(region);
   holder->regions[index] = Hold(info.Env(), info[1]);

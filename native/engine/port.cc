@@ -54,19 +54,21 @@ void Port::close() {
 
 size_t Port::maxTransferBytes() const { return std::min(traits().maxMessageBytes, kMostTransfer); }
 
-int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
+int Port::registerRegion(void* bytes, size_t length, uint32_t access, uint32_t holder) {
   bool isSource = access == fabric::kSource;
   if (bytes == nullptr || length == 0 ||
       (access > (fabric::kRemoteRead | fabric::kRemoteWrite) && !isSource))
     return -FI_EINVAL;
   if (regions_.isFull()) return -FI_ENOSPC;
+  const Address* address = addresses_.find(holder);
+  transport::Peer* peer = address == nullptr ? nullptr : address->peer;
   // A peer that knows a key may use it until the region is gone, so keys are drawn at random. A
   // collision is as good as impossible, but cheap to answer, as is a crowded place in the table.
   std::unique_ptr<fabric::Region> region;
   int status = -FI_ENOKEY;
   for (int draw = 0; draw < kKeyDraws && (status == -FI_ENOKEY || status == -FI_ENOSPC); ++draw) {
     status = transport_->registerMemory(bytes, length, access, fabric::randomNumber(), &region);
-    if (status == 0 && !transport_->publishKey(*region, access)) status = -FI_ENOSPC;
+    if (status == 0 && !transport_->publishKey(*region, access, peer)) status = -FI_ENOSPC;
   }
   if (status != 0) return status;
   return static_cast<int>(regions_.add(std::move(region)));

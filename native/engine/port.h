@@ -52,6 +52,9 @@ enum class Gauge : uint32_t {
 };
 constexpr uint32_t kLastGauge = 13;
 
+/// No address: of memory whose key any peer may have.
+constexpr uint32_t kAnybody = UINT32_MAX;
+
 /// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node.
 ///
 /// One thread at a time: the one that reads the ring, or the guard in its absence (guard.h). The
@@ -89,7 +92,8 @@ class Port {
 
   int send(uint32_t address, uint64_t slotOffset, uint64_t bytes);
 
-  int registerRegion(void* bytes, size_t length, uint32_t access);
+  /// `holder`: the address of the one peer that is given the key; kAnybody where any may have it.
+  int registerRegion(void* bytes, size_t length, uint32_t access, uint32_t holder = kAnybody);
   /// Makes the key void at once. -FI_EBUSY while the memory is still in use; the caller asks again.
   int deregisterRegion(uint32_t region);
   const fabric::Region* region(uint32_t region) const;

@@ -3,16 +3,17 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <functional>
 #include <thread>
 
+#include "base/kernel_version.h"
 #include "test/harness.h"
 #include "transport/shm/byte_ring.h"
 #include "transport/shm/claim.h"
@@ -64,34 +65,57 @@ TEST_SUITE("doorbell") {
   TEST_CASE("a doorbell writes only to a sleeper, once for each peer and sleep") {
     auto doorbell = Doorbell::create();
     REQUIRE(doorbell);
-    auto adopt = [&] {
-      return RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), Fd(dup(doorbell->eventFd())));
-    };
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+    Fd near(sockets[0]), far(sockets[1]);
+    auto adopt = [&] { return RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), far.get()); };
     auto one = adopt(), two = adopt();
     REQUIRE(one);
     REQUIRE(two);
-    uint64_t count = 0;
     one->ring();
-    CHECK(read(doorbell->eventFd(), &count, sizeof count) == -1);
+    CHECK(takeRing(near.get()) == RingTaken::none);
     doorbell->fallAsleep();
     doorbell->fallAsleep();
     one->ring();
     one->ring();
-    CHECK(read(doorbell->eventFd(), &count, sizeof count) == 8);
-    CHECK(count == 1);
+    CHECK(takeRing(near.get()) == RingTaken::ring);
+    CHECK(takeRing(near.get()) == RingTaken::none);
     two->ring();
-    CHECK(read(doorbell->eventFd(), &count, sizeof count) == 8);
+    CHECK(takeRing(near.get()) == RingTaken::ring);
     doorbell->wake();
     one->ring();
-    CHECK(read(doorbell->eventFd(), &count, sizeof count) == -1);
+    CHECK(takeRing(near.get()) == RingTaken::none);
     doorbell->fallAsleep();
     one->ring();
-    CHECK(read(doorbell->eventFd(), &count, sizeof count) == 8);
+    CHECK(takeRing(near.get()) == RingTaken::ring);
+    send(far.get(), "two", 2, 0);
+    CHECK(takeRing(near.get()) == RingTaken::ended);
+    far.reset();
+    CHECK(takeRing(near.get()) == RingTaken::ended);
+  }
+
+  TEST_CASE("a ring to a peer that takes none returns, though the sockets block") {
+    auto doorbell = Doorbell::create();
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+    Fd near(sockets[0]), far(sockets[1]);
+    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), far.get());
+    REQUIRE(remote);
+    // Far more than the socket holds.
+    for (int i = 0; i < 100'000; ++i) {
+      doorbell->fallAsleep();
+      remote->ring();
+      doorbell->wake();
+    }
+    uint32_t taken = 0;
+    while (takeRing(near.get()) == RingTaken::ring) ++taken;
+    CHECK(taken > 0);
+    CHECK(taken < 100'000);
   }
 
   TEST_CASE("a doorbell shows that a copy is under way, and each by a number of its own") {
     auto doorbell = Doorbell::create();
-    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), Fd(dup(doorbell->eventFd())));
+    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), -1);
     REQUIRE(remote);
     CHECK(remote->copying() % 2 == 0);
     doorbell->beginCopy();
@@ -107,12 +131,27 @@ TEST_SUITE("doorbell") {
     CHECK(remote->copying() != first);
   }
 
+  TEST_CASE("a socket that takes no descriptors any more refuses them at their sender") {
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+    Fd near(sockets[0]), far(sockets[1]);
+    HelloMessage message;
+    message.kind = static_cast<uint32_t>(HelloKind::hello);
+    HelloDescriptors along{near.get(), near.get(), near.get()};
+    REQUIRE(sendHello(far.get(), message, along) == 0);
+    REQUIRE(receiveHello(near.get()).outcome != Received::Outcome::nothing);
+    refuseDescriptors(near.get());
+    // Kernels before 6.16 take them.
+    utsname system;
+    REQUIRE(uname(&system) == 0);
+    bool refuses = base::kernelVersion(system.release) >= base::KernelVersion{6, 16};
+    CHECK(sendHello(far.get(), message, along) == (refuses ? EPERM : 0));
+  }
+
   TEST_CASE("descriptors that are no doorbell are refused, and closed") {
     int before = openDescriptors();
     auto doorbell = Doorbell::create();
-    auto adopt = [&](int page, int event) {
-      return RemoteDoorbell::adopt(Fd(page), Fd(event)) != nullptr;
-    };
+    auto adopt = [&](int page) { return RemoteDoorbell::adopt(Fd(page), -1) != nullptr; };
     auto memory = [](off_t size, int seals) {
       int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
       if (ftruncate(fd, size) != 0) return -1;
@@ -120,14 +159,12 @@ TEST_SUITE("doorbell") {
       return fd;
     };
     constexpr int kFixed = F_SEAL_SHRINK | F_SEAL_GROW, kSealed = kFixed | F_SEAL_FUTURE_WRITE;
-    CHECK_FALSE(adopt(memory(4096, 0), dup(doorbell->eventFd())));       // could shrink: SIGBUS
-    CHECK_FALSE(adopt(memory(4096, kFixed), dup(doorbell->eventFd())));  // others could write
-    CHECK_FALSE(adopt(memory(100, kSealed), dup(doorbell->eventFd())));  // too small
-    CHECK_FALSE(adopt(open("/dev/null", O_RDWR | O_CLOEXEC), dup(doorbell->eventFd())));
-    CHECK_FALSE(adopt(memory(4096, kSealed), open("/dev/null", O_RDWR | O_CLOEXEC)));
-    CHECK_FALSE(adopt(memory(4096, kSealed), memory(4096, 0)));
-    CHECK_FALSE(adopt(-1, -1));
-    CHECK(adopt(memory(4096, kSealed), dup(doorbell->eventFd())));
+    CHECK_FALSE(adopt(memory(4096, 0)));       // could shrink: SIGBUS
+    CHECK_FALSE(adopt(memory(4096, kFixed)));  // others could write
+    CHECK_FALSE(adopt(memory(100, kSealed)));  // too small
+    CHECK_FALSE(adopt(open("/dev/null", O_RDWR | O_CLOEXEC)));
+    CHECK_FALSE(adopt(-1));
+    CHECK(adopt(memory(4096, kSealed)));
     doorbell.reset();
     CHECK(openDescriptors() == before);
   }
@@ -154,10 +191,10 @@ TEST_SUITE("doorbell") {
     };
     auto keys = KeyTable::create();
     auto ring = RingReader::create(kLeastRingBytes);
-    auto hello = [&](const Fd& socket, auto&& change, int page, int event) {
+    auto hello = [&](const Fd& socket, auto&& change, int page) {
       HelloMessage message = good;
       change(message);
-      sendHello(socket.get(), message, {page, event, keys->fd(), ring->fd()});
+      sendHello(socket.get(), message, {page, keys->fd(), ring->fd()});
     };
     auto same = [](HelloMessage&) {};
     std::vector<std::function<void(const Fd&)>> attacks = {
@@ -165,50 +202,46 @@ TEST_SUITE("doorbell") {
         [&](const Fd& s) { bytes(s, sizeof(HelloMessage)); },
         [&](const Fd& s) { bytes(s, sizeof(HelloMessage) + 1); },
         [&](const Fd& s) { bytes(s, 60000); },
-        [&](const Fd& s) { hello(s, same, -1, -1); },
-        [&](const Fd& s) { hello(s, same, doorbell->eventFd(), doorbell->pageFd()); },
-        [&](const Fd& s) { hello(s, same, keys->fd(), doorbell->eventFd()); },
+        [&](const Fd& s) { hello(s, same, -1); },
+        [&](const Fd& s) { hello(s, same, s.get()); },
+        [&](const Fd& s) { hello(s, same, keys->fd()); },
         [&](const Fd& s) {
-          sendHello(s.get(), good,
-                    {doorbell->pageFd(), doorbell->eventFd(), doorbell->pageFd(), ring->fd()});
+          sendHello(s.get(), good, {doorbell->pageFd(), doorbell->pageFd(), ring->fd()});
         },
         [&](const Fd& s) {
-          sendHello(s.get(), good,
-                    {doorbell->pageFd(), doorbell->eventFd(), keys->fd(), keys->fd()});
-        },
-        [&](const Fd& s) {
-          hello(
-              s, [](auto& m) { m.ringBytes *= 2; }, doorbell->pageFd(), doorbell->eventFd());
+          sendHello(s.get(), good, {doorbell->pageFd(), keys->fd(), keys->fd()});
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.ringBytes = 0; }, doorbell->pageFd(), doorbell->eventFd());
+              s, [](auto& m) { m.ringBytes *= 2; }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.slotBytes = kLeastRingBytes; }, doorbell->pageFd(),
-              doorbell->eventFd());
+              s, [](auto& m) { m.ringBytes = 0; }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.version = 9; }, doorbell->pageFd(), doorbell->eventFd());
+              s, [](auto& m) { m.slotBytes = kLeastRingBytes; }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.kind = 9; }, doorbell->pageFd(), doorbell->eventFd());
+              s, [](auto& m) { m.version = 9; }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.kind = 2; }, -1, -1);
+              s, [](auto& m) { m.kind = 9; }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.kind = 2; }, doorbell->pageFd(), doorbell->eventFd());
+              s, [](auto& m) { m.kind = 2; }, -1);
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { memset(m.name, 'a', sizeof m.name); }, doorbell->pageFd(),
-              doorbell->eventFd());
+              s, [](auto& m) { m.kind = 2; }, doorbell->pageFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { memset(m.name, 'a', sizeof m.name); }, doorbell->pageFd());
         },
         [&](const Fd& s) {
           // More descriptors than anybody asked for.
@@ -224,7 +257,7 @@ TEST_SUITE("doorbell") {
           part->cmsg_type = SCM_RIGHTS;
           part->cmsg_len = CMSG_LEN(100 * sizeof(int));
           for (int i = 0; i < 100; ++i) {
-            int fd = doorbell->eventFd();
+            int fd = doorbell->pageFd();
             memcpy(CMSG_DATA(part) + static_cast<size_t>(i) * sizeof fd, &fd, sizeof fd);
           }
           sendmsg(s.get(), &header, MSG_NOSIGNAL);

@@ -62,22 +62,23 @@ class Hostile {
     }
   }
 
+  /// Says that a copy is under way.
+  void copyForEver() { *reinterpret_cast<uint32_t*>(page_.words + 8) = 1; }
+
   std::atomic<uint64_t> sessions = 0;
 
- private:
   bool connect() {
     socket_ = Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address;
     socklen_t length = socketAddress(victim_, &address);
     if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return false;
-    auto doorbell = Doorbell::create();
     HelloMessage hello;
     hello.kind = static_cast<uint32_t>(HelloKind::hello);
     hello.slotBytes = 4096;
     hello.ringBytes = kLeastRingBytes;
     hello.proof = 7;
     strcpy(hello.name, "hostile");
-    HelloDescriptors along{page_.fd.get(), doorbell->eventFd(), keys_.fd.get(), ring_.fd.get()};
+    HelloDescriptors along{page_.fd.get(), keys_.fd.get(), ring_.fd.get()};
     if (sendHello(socket_.get(), hello, along) != 0) return false;
     pollfd answer{socket_.get(), POLLIN, 0};
     if (poll(&answer, 1, 20'000) != 1) return false;
@@ -89,10 +90,11 @@ class Hostile {
   }
 
   bool isDropped() const {
-    pollfd end{socket_.get(), POLLIN | POLLRDHUP, 0};
-    return poll(&end, 1, 0) != 0;
+    RingTaken taken = takeRing(socket_.get());
+    return taken == RingTaken::ended;
   }
 
+ private:
   uint64_t number() {
     // Small ones and those near a bound are the likely mistakes.
     switch (random_() % 4) {
@@ -112,7 +114,7 @@ class Hostile {
     auto anywhere = [&](OwnMemory& memory) {
       memory.words[random_() % (memory.bytes / 8)] = number();
     };
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
         return anywhere(page_);
       case 1:
@@ -125,6 +127,9 @@ class Hostile {
       case 4:
       case 5:
         *reinterpret_cast<uint64_t*>(memory_->at(random_() % kLeastRingBytes / 8 * 8)) = number();
+        return;
+      case 8:
+        send(socket_.get(), "", random_() % 1000 == 0 ? 0 : 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         return;
       case 6:
         memory_->page().starved.store(random_() % 2);
@@ -211,5 +216,44 @@ TEST_SUITE("hostile neighbour") {
     // Its page may say for ever that it copies, and closing does not wait for it.
     victim.port->close();
     MESSAGE(rounds << " honest rounds beside " << hostile.sessions.load() << " hostile sessions");
+  }
+
+  TEST_CASE("who says for ever that it copies keeps no memory that others were given") {
+    TestPort victim(Scheme::shm, own("copied")), honest(Scheme::shm);
+    REQUIRE(victim.open());
+    REQUIRE(honest.open());
+    int back = victim.admit(honest), to = honest.admit(victim);
+    Hostile hostile(own("copied"), 1);
+    std::atomic<bool> hasMet = false;
+    std::thread meeting([&] { hasMet = hostile.connect(); });
+    bool met = eventually({&victim, &honest}, [&] { return hasMet.load(); });
+    meeting.join();
+    REQUIRE(met);
+    hostile.copyForEver();
+    fabric::RawAddress name = fabric::encodeShmAddress("hostile");
+    int there = victim.port->admit(name.data(), name.size());
+    REQUIRE(there >= 0);
+
+    std::vector<uint8_t> memory(4096);
+    auto give = [&](uint32_t holder) {
+      int region =
+          victim.port->registerRegion(memory.data(), memory.size(), fabric::kRemoteRead, holder);
+      REQUIRE(region >= 0);
+      return static_cast<uint32_t>(region);
+    };
+    uint32_t toHonest = give(static_cast<uint32_t>(back)),
+             toHostile = give(static_cast<uint32_t>(there)), toAll = give(engine::kAnybody);
+    auto isBack = [&](uint32_t region) { return victim.port->deregisterRegion(region) == 0; };
+    CHECK(isBack(toHonest));
+    CHECK_FALSE(isBack(toHostile));
+    CHECK_FALSE(isBack(toAll));
+    CHECK_FALSE(hostile.isDropped());
+    CHECK(eventually({&victim, &honest}, [&] { return isBack(toHostile); }));
+    CHECK(eventually({&victim, &honest}, [&] { return isBack(toAll); }));
+    CHECK(eventually({&victim, &honest}, [&] {
+      return victim.count(Completion::peerGone) == 1 && hostile.isDropped();
+    }));
+    honest.sendPattern(to, 0, 8, 1);
+    CHECK(eventually({&victim, &honest}, [&] { return victim.messages.size() == 1; }));
   }
 }

@@ -225,8 +225,9 @@ class Transport {
   virtual int prepareMemory(fabric::Region&) { return 0; }
   /// Registers what messages are sent from and received into, where the transport wants that.
   virtual int registerSlots(void* /*slab*/, size_t, std::unique_ptr<fabric::Region>*) { return 0; }
-  /// Tells peers of a region's key. False: draw another.
-  virtual bool publishKey(const fabric::Region&, uint32_t /*access*/) { return true; }
+  /// Tells peers of a region's key. False: draw another. `holder`: the one peer that is given it;
+  /// nullptr where any may have it.
+  virtual bool publishKey(fabric::Region&, uint32_t /*access*/, Peer* /*holder*/) { return true; }
   /// Takes the key back at once.
   virtual void withdraw(uint32_t /*index*/, fabric::Region& region) { region.withdraw(true); }
   /// Whether a peer may still be in the middle of a copy that began before the key was withdrawn.

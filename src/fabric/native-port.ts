@@ -37,6 +37,8 @@ const noPages = -14; // EFAULT
 const notSupported = -95; // EOPNOTSUPP
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
+/** No address, for the addon: any peer may have the key. */
+const anybody = 2 ** 32 - 1;
 
 /**
  * Frames that are worth waiting for, measured with 8 to 256 calls in flight (docs/design/progress.md). Other fabrics
@@ -226,8 +228,9 @@ export class NativePort implements Port {
     byteOffset: number,
     byteLength: number,
     access: number,
+    holder = anybody,
   ): RegisteredMemory {
-    const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access);
+    const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access, holder);
     if (index < 0) throw this.#registerError(index, byteLength, isOfFile(memory));
     this.#registrationsMade++;
     this.#registrationsMadeBytes += byteLength;

@@ -222,7 +222,17 @@ export interface Port {
    */
   send(address: number, slot: number, bytes: number, listener: SendListener): void;
 
-  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory;
+  /**
+   * Registers memory for peers, or for transfers of this side. `holder`: the address of the one peer that is given the
+   * key. Undefined where several are, or none: then the withdrawal waits for all of them.
+   */
+  register(
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    access: number,
+    holder?: number,
+  ): RegisteredMemory;
   /**
    * Withdraws the memory: its key is refused from now on. Calls `onReleased`, now or later, when this port does not
    * touch the memory any more. With `revokesKeys`, no peer touches it either.

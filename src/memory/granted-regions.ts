@@ -5,7 +5,7 @@ import { PutNotificationTargets } from "./put-notification.ts";
 import { coreOf, type Region } from "./region.ts";
 import type { RegionCore } from "./region-core.ts";
 import { type Access, permits } from "./region-kind.ts";
-import { LastingRegistrations } from "./region-registration.ts";
+import { issuerFor, type KeyIssuer, LastingRegistrations } from "./region-registration.ts";
 
 /** A region that this session's peer may use now. */
 export interface GrantedRegion {
@@ -20,14 +20,17 @@ export interface GrantedRegion {
  * here was never granted, or its grant has ended.
  */
 export class GrantedRegions {
+  /** Makes the keys that the peer is given. */
+  readonly keys: KeyIssuer;
   /** Registrations that outlive calls. */
   readonly lasting: LastingRegistrations;
   readonly #grants = new Map<bigint, CountedGrants>();
   /** Only where puts carry notifications, as each grant then needs a second entry. */
   readonly #targets: PutNotificationTargets | undefined;
 
-  constructor(port: Port) {
-    this.lasting = new LastingRegistrations(port);
+  constructor(port: Port, address: number) {
+    this.keys = issuerFor(port, address);
+    this.lasting = new LastingRegistrations(this.keys);
     this.#targets = port.immediateBytes > 0 ? PutNotificationTargets.of(port) : undefined;
   }
 

@@ -16,7 +16,7 @@ function setUp() {
   port.immediateBytes = 8;
   const host = new FakeServices();
   const table = new SessionTable(host.terms());
-  return { port, host, table, granted: new GrantedRegions(port) };
+  return { port, host, table, granted: new GrantedRegions(port, 0) };
 }
 
 const key = 0x1234_5678_9abc_def0n;
@@ -24,7 +24,7 @@ const key = 0x1234_5678_9abc_def0n;
 describe("a put notification that came with a put", () => {
   it("finds the region by the lower half of its grant's key, in whichever session", async () => {
     const { port, host, table, granted } = setUp();
-    const others = new GrantedRegions(port);
+    const others = new GrantedRegions(port, 0);
     const [here, there] = [region(), region("read_write")];
     granted.add(key, here);
     others.add(key + 1n, there);
@@ -79,7 +79,7 @@ describe("a put notification that came with a put", () => {
   it("costs ports without such puts nothing, and is malformed there", () => {
     const { host, table } = setUp();
     const port = new FakePort();
-    new GrantedRegions(port).add(key, region());
+    new GrantedRegions(port, 0).add(key, region());
     expect(PutNotificationTargets.of(port).size).toBe(0);
     table.onPutNotification(port, putNotificationData(key, 1), 8);
     expect(host.counters.malformed).toBe(1);

@@ -16,6 +16,14 @@ export const unregistered: KeyIssuer = {
   deregister: (_index, onReleased) => onReleased?.(),
 };
 
+/** Issues keys of a port for the one peer behind an address. */
+export function issuerFor(port: Port, address: number): KeyIssuer {
+  return {
+    register: (memory, at, bytes, rights) => port.register(memory, at, bytes, rights, address),
+    deregister: (index, onReleased) => port.deregister(index, onReleased),
+  };
+}
+
 /** The segments of a region, each registered under a key of its own. */
 export class RegionRegistration {
   /** What a peer is told. */
@@ -207,13 +215,13 @@ export class LastingRegistration implements Grant {
 
 /** The lasting registrations of one session, by region. */
 export class LastingRegistrations {
-  readonly #port: Port;
+  readonly #keys: KeyIssuer;
   readonly #byRegion = new Map<RegionMemory, LastingRegistration>();
   /** The peer asks for puts into memory that the port does not let it write. */
   putsByRequest = false;
 
-  constructor(port: Port) {
-    this.#port = port;
+  constructor(keys: KeyIssuer) {
+    this.#keys = keys;
   }
 
   /**
@@ -229,7 +237,7 @@ export class LastingRegistrations {
   ): LastingRegistration {
     const known = this.#byRegion.get(region);
     if (known !== undefined) return known;
-    const registration = new RegionRegistration(this.#port, region.segments, rights, this.putsByRequest);
+    const registration = new RegionRegistration(this.#keys, region.segments, rights, this.putsByRequest);
     const onReleasing = () => void this.#byRegion.delete(region);
     const made = new LastingRegistration(registration, region, onReleasing, onGone);
     this.#byRegion.set(region, made);

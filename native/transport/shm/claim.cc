@@ -91,8 +91,12 @@ fabric::Failure taken(const std::string& name, const Holder& holder) {
 /// Takes the lock of a path. A dead owner's socket is removed.
 fabric::Result<base::Fd> lockPath(const std::string& path) {
   std::string file = path + ".lock";
-  base::Fd lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
-  if (!lock) return cannotBind(path, errno);
+  // Who has a lease of the file would keep open(2) waiting.
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  base::Fd lock(open(file.c_str(), kFlags, S_IRUSR | S_IWUSR));
+  if (!lock)
+    return errno == EWOULDBLOCK ? taken(path, {.listens = true, .user = {}})
+                                : cannotBind(path, errno);
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     return errno == EWOULDBLOCK ? taken(path, {.listens = true, .user = {}})
                                 : cannotBind(path, errno);

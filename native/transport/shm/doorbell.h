@@ -12,9 +12,12 @@
 namespace cinnabar::shm {
 
 // Nobody but its senders can wake a port that sleeps. Each port shares a page that its peers may
-// read, and an eventfd. A sender writes to the eventfd only if the page says that the port sleeps.
-// Sleeping is a Dekker handshake: the sleeper says that it sleeps, fences and looks once more; the
-// sender posts, fences and looks at the page. At least one of them sees the other.
+// read. A sender that reads there that the port sleeps sends a packet over the socket between the
+// two. Sleeping is a Dekker handshake: the sleeper says that it sleeps, fences and looks once more;
+// the sender posts, fences and looks at the page. At least one of them sees the other.
+//
+// An eventfd would be cheaper. But all peers would share its open file description, so each of them
+// could make it block, fill it or empty it. A port shares no end of its socket with anybody.
 
 /// Laid out for peers of any build: fixed offsets, a cache line each. The port alone writes.
 struct DoorbellPage {
@@ -35,7 +38,6 @@ class Doorbell {
   ~Doorbell();
 
   int pageFd() const { return pageFd_.get(); }
-  int eventFd() const { return eventFd_.get(); }
 
   void fallAsleep() {
     if (sleeps_ % 2 == 0) page_->sleeps.store(++sleeps_, std::memory_order_relaxed);
@@ -55,28 +57,31 @@ class Doorbell {
   void endCopy() {
     if (--copies_ == 0) page_->copying.store(++copying_, std::memory_order_release);
   }
-  /// Empties the eventfd. Whether there was anything in it.
-  bool drain();
 
  private:
-  Doorbell(base::Fd page, base::Fd event, DoorbellPage* mapped)
-      : pageFd_(std::move(page)), eventFd_(std::move(event)), page_(mapped) {}
+  Doorbell(base::Fd page, DoorbellPage* mapped) : pageFd_(std::move(page)), page_(mapped) {}
 
   base::Fd pageFd_;
-  base::Fd eventFd_;
   DoorbellPage* page_;
   uint32_t sleeps_ = 0;   // as written to the page
   uint32_t copying_ = 0;  // likewise
   uint32_t copies_ = 0;
 };
 
-/// A peer's doorbell, made of descriptors that the peer sent.
+/// What was found when a ring was looked for.
+enum class RingTaken { none, ring, ended };
+
+/// Takes one ring of the peer out of a socket, without waiting. Ended: the socket is at its end, or
+/// what came is no ring.
+RingTaken takeRing(int socket);
+
+/// A peer's doorbell: a page that the peer sent, and the socket to it.
 class RemoteDoorbell {
  public:
-  /// Owns the descriptors from now on, whatever it returns. nullptr unless they are an eventfd and
-  /// a page that cannot shrink under our mapping, which would raise SIGBUS, and that only its owner
-  /// can write.
-  static std::unique_ptr<RemoteDoorbell> adopt(base::Fd page, base::Fd event);
+  /// Owns the page from now on, whatever it returns; the socket outlives this. nullptr unless the
+  /// page cannot shrink under our mapping, which would raise SIGBUS, and only its owner can write
+  /// it.
+  static std::unique_ptr<RemoteDoorbell> adopt(base::Fd page, int socket);
   ~RemoteDoorbell();
 
   /// Call after every post to the peer. Rings once for each sleep.
@@ -85,17 +90,16 @@ class RemoteDoorbell {
     uint32_t sleeps = page_->sleeps.load(std::memory_order_relaxed);
     if (sleeps % 2 == 0 || sleeps == rung_) return;
     rung_ = sleeps;
-    write();
+    send();
   }
   /// Odd while the peer is in the middle of a copy, and another number after each.
   uint32_t copying() const { return page_->copying.load(std::memory_order_acquire); }
 
  private:
-  RemoteDoorbell(base::Fd event, const DoorbellPage* mapped)
-      : eventFd_(std::move(event)), page_(mapped) {}
-  void write();
+  RemoteDoorbell(int socket, const DoorbellPage* mapped) : socket_(socket), page_(mapped) {}
+  void send();
 
-  base::Fd eventFd_;
+  const int socket_;
   const DoorbellPage* page_;
   uint32_t rung_ = 0;  // the sleep that was ended last
 };

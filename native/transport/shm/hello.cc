@@ -13,7 +13,13 @@
 namespace cinnabar::shm {
 namespace {
 
-constexpr size_t kDescriptors = 4;
+#ifdef SO_PASSRIGHTS
+constexpr int kPassRights = SO_PASSRIGHTS;
+#else
+constexpr int kPassRights = 83;
+#endif
+
+constexpr size_t kDescriptors = 3;
 // Room for the kernel's own limit (SCM_MAX_FD), so that no descriptor is lost in a truncated
 // control message.
 constexpr size_t kMostDescriptors = 253;
@@ -46,11 +52,16 @@ int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& a
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(kDescriptors * sizeof(int));
-    int descriptors[kDescriptors] = {along.page, along.event, along.keys, along.ring};
+    int descriptors[kDescriptors] = {along.page, along.keys, along.ring};
     memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
   }
   ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   return sent == static_cast<ssize_t>(sizeof message) ? 0 : errno;
+}
+
+void refuseDescriptors(int socket) {
+  int no = 0;
+  setsockopt(socket, SOL_SOCKET, kPassRights, &no, sizeof no);
 }
 
 Received receiveHello(int socket) {
@@ -101,9 +112,8 @@ Received receiveHello(int socket) {
   if (descriptors.size() != (hello ? kDescriptors : 0)) return result;
   if (hello) {
     result.page = std::move(descriptors[0]);
-    result.event = std::move(descriptors[1]);
-    result.keys = std::move(descriptors[2]);
-    result.ring = std::move(descriptors[3]);
+    result.keys = std::move(descriptors[1]);
+    result.ring = std::move(descriptors[2]);
   }
   result.outcome = Received::Outcome::message;
   return result;

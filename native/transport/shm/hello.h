@@ -13,8 +13,8 @@ namespace cinnabar::shm {
 // What two shm ports say to each other over their Unix socket (SOCK_SEQPACKET: a message each):
 //
 //   connecting side          accepting side
-//   hello, 4 descriptors ->
-//                        <-  hello, 4 descriptors
+//   hello, 3 descriptors ->
+//                        <-  hello, 3 descriptors
 //
 // or, where the accepting side has no descriptor left, or as many neighbours as it may have,
 //
@@ -25,7 +25,7 @@ namespace cinnabar::shm {
 //                        <-  refused
 //
 // A side posts as soon as it has the other's hello: the ring to write to came along. After this the
-// socket stays open and silent; its end is the end of the peer.
+// socket carries rings alone (doorbell.h), a byte each; its end is the end of the peer.
 
 constexpr size_t kPortNameMax = 64;
 
@@ -36,7 +36,7 @@ enum class HelloKind : uint32_t { hello = 1, full = 2, refused = 3, crowded = 4 
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
   /// Numbers this message and all that two ports share: doorbell, keys, rings and their records.
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
   static constexpr size_t kStableBytes = 3 * sizeof(uint32_t);
 
   uint32_t magic = kMagic;
@@ -61,22 +61,24 @@ struct Received {
   /// Where the version differs, only the stable words are set.
   HelloMessage message;
   base::Fd page;
-  base::Fd event;
   base::Fd keys;
   base::Fd ring;
 };
 
-/// What goes along with a hello, and with nothing else: the doorbell's page and eventfd, the key
-/// table, and the ring that the receiver of the hello writes to.
+/// What goes along with a hello, and with nothing else: the doorbell's page, the key table, and the
+/// ring that the receiver of the hello writes to.
 struct HelloDescriptors {
   int page = -1;
-  int event = -1;
   int keys = -1;
   int ring = -1;
 };
 
 /// 0 or an errno.
 int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& along = {});
+
+/// Takes no descriptors from the socket any more, where the kernel can refuse them (Linux 6.16). To
+/// close one that a peer made slow to close would hold this thread.
+void refuseDescriptors(int socket);
 
 /// Reads one message without blocking. Every descriptor that came along is owned or closed,
 /// whatever the outcome.

@@ -18,13 +18,14 @@ namespace cinnabar::shm {
 namespace {
 
 // epoll's user data: a neighbour's id, or one of these.
-constexpr uint64_t kDoorbellEvent = UINT64_MAX;
-constexpr uint64_t kListenEvent = UINT64_MAX - 1;
+constexpr uint64_t kListenEvent = UINT64_MAX;
 
 // Sockets that connected and said nothing yet. More are a flood; the oldest goes.
 constexpr size_t kMostUnnamed = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr int kEventsAtOnce = 64;
+// Rings of one neighbour. An honest one has sent as many sleeps ago.
+constexpr int kRingsAtOnce = 8;
 
 int watch(int epoll, int fd, uint64_t data) {
   epoll_event event{};
@@ -39,10 +40,9 @@ fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Do
                                                              KeyTable& keys, uint32_t slotBytes) {
   std::unique_ptr<Neighbours> opened(new Neighbours(claim, doorbell, keys, slotBytes));
   int epoll = opened->epoll_.get();
-  if (epoll < 0 || watch(epoll, doorbell.eventFd(), kDoorbellEvent) != 0 ||
-      watch(epoll, claim.socket(), kListenEvent) != 0) {
+  if (epoll < 0 || watch(epoll, claim.socket(), kListenEvent) != 0) {
     int code = errno;
-    return fabric::Failure{"epoll", code, strerror(code), "cannot watch the doorbell"};
+    return fabric::Failure{"epoll", code, strerror(code), "cannot watch the port's socket"};
   }
   return opened;
 }
@@ -120,14 +120,22 @@ void Neighbours::release(Neighbour* neighbour) {
   if (--neighbour->references == 0 && neighbour->isGone()) erase(*neighbour);
 }
 
+bool Neighbours::takeRings() {
+  bool took = false;
+  for (Neighbour* neighbour : readable_) {
+    // What ended is dealt with by `poll`.
+    if (neighbour->isReady() && neighbour->inbound->hasRecord())
+      took = takeRing(neighbour->socket.get()) == RingTaken::ring || took;
+  }
+  return took;
+}
+
 void Neighbours::poll(std::vector<transport::Peer*>& gone) {
   epoll_event events[kEventsAtOnce];
   int count = epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
   for (int i = 0; i < count; ++i) {
     uint64_t data = events[i].data.u64;
-    if (data == kDoorbellEvent) {
-      doorbell_.drain();
-    } else if (data == kListenEvent) {
+    if (data == kListenEvent) {
       acceptAll();
     } else {
       auto found = all_.find(static_cast<uint32_t>(data));
@@ -187,8 +195,18 @@ void Neighbours::turnAway() {
   turned_.code = static_cast<uint32_t>(code);
 }
 
+/// More than those at once stay in the socket, which stays readable.
+void Neighbours::readRings(Neighbour& neighbour) {
+  for (int i = 0; i < kRingsAtOnce; ++i) {
+    RingTaken taken = takeRing(neighbour.socket.get());
+    if (taken == RingTaken::ended) end(neighbour);
+    if (taken != RingTaken::ring) return;
+  }
+}
+
 void Neighbours::read(Neighbour& neighbour) {
-  while (!neighbour.isGone()) {
+  if (neighbour.isReady()) return readRings(neighbour);
+  while (neighbour.state == Neighbour::State::waiting) {
     Received received = receiveHello(neighbour.socket.get());
     switch (received.outcome) {
       case Received::Outcome::nothing:
@@ -245,13 +263,14 @@ void Neighbours::refuse(Neighbour& neighbour, const HelloMessage& theirs) {
 }
 
 bool Neighbours::greet(Neighbour& neighbour, Received& received) {
+  refuseDescriptors(neighbour.socket.get());
   const HelloMessage& message = received.message;
   if (neighbour.connected && neighbour.name != message.name) return false;
   if (readable_.size() >= kMost) {
     sayNo(neighbour, HelloKind::full);
     return false;
   }
-  neighbour.doorbell = RemoteDoorbell::adopt(std::move(received.page), std::move(received.event));
+  neighbour.doorbell = RemoteDoorbell::adopt(std::move(received.page), neighbour.socket.get());
   neighbour.keys = RemoteKeys::adopt(std::move(received.keys));
   neighbour.outbound = RingWriter::adopt(std::move(received.ring), message.ringBytes);
   if (!neighbour.doorbell || !neighbour.keys || !neighbour.outbound) return false;
@@ -278,10 +297,9 @@ bool Neighbours::sayHello(Neighbour& neighbour) {
   message.proof = proof_;
   message.proofAt = reinterpret_cast<uint64_t>(&proof_);
   claim_.name().copy(message.name, kPortNameMax);
-  HelloDescriptors along{doorbell_.pageFd(), doorbell_.eventFd(), keys_.fd(),
-                         neighbour.inbound->fd()};
+  HelloDescriptors along{doorbell_.pageFd(), keys_.fd(), neighbour.inbound->fd()};
   bool isSent = sendHello(neighbour.socket.get(), message, along) == 0;
-  // A peer costs two descriptors: the socket and its eventfd.
+  // A peer costs one descriptor: the socket.
   neighbour.inbound->closeFd();
   return isSent;
 }
@@ -309,14 +327,24 @@ void Neighbours::expel(Neighbour& neighbour) {
   end(neighbour);
 }
 
-std::vector<UnderWay> Neighbours::copiesUnderWay() const {
+void Neighbours::expel(const UnderWay& copy) {
+  auto found = all_.find(copy.neighbour);
+  if (found != all_.end()) expel(*found->second);
+}
+
+std::vector<UnderWay> Neighbours::copiesUnderWay(uint32_t holder) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::vector<UnderWay> all;
-  for (const auto& [id, neighbour] : all_) {
-    uint32_t seen = neighbour->doorbell ? neighbour->doorbell->copying() : 0;
-    if (seen % 2 != 0) all.push_back({id, seen, neighbour->pid() == getpid()});
+  std::vector<UnderWay> under;
+  auto note = [&](const Neighbour& neighbour) {
+    uint32_t seen = neighbour.doorbell ? neighbour.doorbell->copying() : 0;
+    if (seen % 2 != 0) under.push_back({neighbour.id, seen, neighbour.pid() == getpid()});
+  };
+  if (holder == 0) {
+    for (const auto& [id, neighbour] : all_) note(*neighbour);
+  } else if (auto found = all_.find(holder); found != all_.end()) {
+    note(*found->second);
   }
-  return all;
+  return under;
 }
 
 bool Neighbours::isCopying(const UnderWay& copy) const {

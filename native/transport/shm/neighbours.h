@@ -69,7 +69,7 @@ class Neighbours {
   static fabric::Result<std::unique_ptr<Neighbours>> open(ShmClaim& claim, Doorbell& doorbell,
                                                           KeyTable& keys, uint32_t slotBytes);
 
-  /// What to sleep on: the doorbell, the listening socket and every peer's socket.
+  /// What to sleep on: the listening socket and every peer's socket.
   int waitFd() const { return epoll_.get(); }
 
   /// Finds or meets the live owner of a name. nullptr with -ECONNREFUSED if there is none.
@@ -77,6 +77,8 @@ class Neighbours {
   /// Gives back one reference. The pointer is dead afterwards if the neighbour is gone.
   void release(Neighbour* neighbour);
 
+  /// Takes a ring of each neighbour that has sent something. Whether there was one.
+  bool takeRings();
   /// Handles whatever happened on the sockets, without blocking. Neighbours that ended, and whose
   /// ring was read, are appended to `gone`; those without references are dropped.
   void poll(std::vector<transport::Peer*>& gone);
@@ -88,10 +90,13 @@ class Neighbours {
   const std::vector<Neighbour*>& readable() const { return readable_; }
   /// Has given us what no honest peer gives.
   void expel(Neighbour& neighbour);
+  /// The same for the one that never ends a copy.
+  void expel(const UnderWay& copy);
 
-  /// The copies that may still use what was just taken out of the key table. Neighbours that come
-  /// later map the table as it is then.
-  std::vector<UnderWay> copiesUnderWay() const;
+  /// The copies that may still use what was just taken out of the key table: those of the neighbour
+  /// with the number `holder`, or of all where it is 0. Neighbours that come later map the table as
+  /// it is then.
+  std::vector<UnderWay> copiesUnderWay(uint32_t holder) const;
   bool isCopying(const UnderWay& copy) const;
   size_t count() const { return all_.size(); }
   /// Those that were not met for lack of descriptors.
@@ -105,6 +110,7 @@ class Neighbours {
   void turnAway();
   void turnAway(Neighbour& neighbour);
   void read(Neighbour& neighbour);
+  void readRings(Neighbour& neighbour);
   void sayNo(Neighbour& neighbour, HelloKind kind);
   void refuse(Neighbour& neighbour, const HelloMessage& theirs);
   bool greet(Neighbour& neighbour, Received& received);

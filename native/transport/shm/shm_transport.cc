@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/descriptor_reserve.h"
 #include "fabric/address.h"
 
@@ -26,6 +27,9 @@ namespace {
 // which may be stopped, and in this one, to which the memory may be given again at once.
 constexpr auto kCloseWait = std::chrono::milliseconds(10);
 constexpr auto kCloseWaitHere = std::chrono::seconds(1);
+// How long a neighbour may be in the middle of one copy of memory that was taken back. A copy takes
+// microseconds, and a process is stopped behind it, not within. Who takes longer is expelled.
+constexpr uint64_t kLongestCopyNs = 5'000'000'000;
 // The sockets are checked once in this many turns, and whenever spinning ended with nothing: each
 // check costs a system call.
 constexpr uint32_t kLookEvery = 32;
@@ -242,10 +246,10 @@ void ShmTransport::retryCopies() {
 }
 
 bool ShmTransport::look(std::vector<Peer*>& gone) {
-  // Nearly always a sleep ends with a ring. To take it is one system call, to ask the sockets too
-  // is two. What happens at those can wait: it makes the descriptor readable until it is dealt
-  // with.
-  if (hasSlept_ && doorbell_->drain() && !isLookDue()) {
+  // Nearly always a sleep ends with a ring of the one neighbour that has sent something. To take it
+  // is one system call, to ask for all sockets takes three. What happens at those can wait: it
+  // makes the descriptor readable until it is dealt with.
+  if (hasSlept_ && !isLookDue() && neighbours_->takeRings()) {
     hasSlept_ = false;
     return false;
   }
@@ -263,8 +267,7 @@ transport::News ShmTransport::takeNews() {
   return {.turned = neighbours_->turned()};
 }
 
-/// See doorbell.h. Old rings were swallowed by the poll before; a ring that comes after this must
-/// stay in the eventfd.
+/// See doorbell.h. A ring that comes after this must stay in its socket.
 int ShmTransport::announceSleep() {
   doorbell_->fallAsleep();
   if (!ringCopies_.isBlocked()) return 0;
@@ -294,7 +297,8 @@ int ShmTransport::registerMemory(void* bytes, size_t length, uint32_t access, ui
   return 0;
 }
 
-bool ShmTransport::publishKey(const fabric::Region& region, uint32_t access) {
+bool ShmTransport::publishKey(fabric::Region& region, uint32_t access, Peer* holder) {
+  if (holder != nullptr) region.holder = neighbourOf(*holder).id;
   return region.key() == 0 || keys_->add(region.key(), region.base(), region.length(), access);
 }
 
@@ -302,16 +306,17 @@ void ShmTransport::withdraw(uint32_t index, fabric::Region& region) {
   region.withdraw(true);
   if (region.key() == 0) return;
   keys_->remove(region.key());
-  auto copies = neighbours_->copiesUnderWay();
-  if (!copies.empty()) awaited_[index] = std::move(copies);
+  auto copies = neighbours_->copiesUnderWay(region.holder);
+  if (!copies.empty()) awaited_[index] = {std::move(copies), base::nowNs() + kLongestCopyNs};
 }
 
 bool ShmTransport::isCopied(uint32_t index) {
   auto found = awaited_.find(index);
   if (found == awaited_.end()) return false;
-  std::erase_if(found->second,
-                [this](const UnderWay& copy) { return !neighbours_->isCopying(copy); });
-  if (!found->second.empty()) return true;
+  auto& [copies, untilNs] = found->second;
+  std::erase_if(copies, [this](const UnderWay& copy) { return !neighbours_->isCopying(copy); });
+  if (!copies.empty() && base::nowNs() < untilNs) return true;
+  for (const UnderWay& copy : copies) neighbours_->expel(copy);
   awaited_.erase(found);
   return false;
 }
@@ -325,7 +330,7 @@ void ShmTransport::withdrawAll(const RegionTable& regions) {
   auto end = now + kCloseWait, endHere = now + kCloseWaitHere;
   regions.each([&](uint32_t index, fabric::Region&) {
     while (isCopied(index)) {
-      const auto& copies = awaited_[index];
+      const auto& copies = awaited_[index].copies;
       bool isHere =
           std::any_of(copies.begin(), copies.end(), [](auto& copy) { return copy.isHere; });
       if (std::chrono::steady_clock::now() >= (isHere ? endHere : end)) break;

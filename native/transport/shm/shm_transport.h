@@ -67,7 +67,7 @@ class ShmTransport : public transport::Transport {
 
   int registerMemory(void* bytes, size_t length, uint32_t access, uint64_t key,
                      std::unique_ptr<fabric::Region>* into) override;
-  bool publishKey(const fabric::Region& region, uint32_t access) override;
+  bool publishKey(fabric::Region& region, uint32_t access, transport::Peer* holder) override;
   void withdraw(uint32_t index, fabric::Region& region) override;
   bool isCopied(uint32_t index) override;
 
@@ -100,8 +100,13 @@ class ShmTransport : public transport::Transport {
   DirectCopies copies_;
   RingCopies ringCopies_;
   std::vector<transport::Ended> over_;  // what `advance` gave last
-  /// Copies that neighbours had begun when a region was withdrawn, by region.
-  std::unordered_map<uint32_t, std::vector<UnderWay>> awaited_;
+  /// Copies that neighbours had begun when a region was withdrawn, and how long they are waited
+  /// for.
+  struct Awaited {
+    std::vector<UnderWay> copies;
+    uint64_t untilNs;
+  };
+  std::unordered_map<uint32_t, Awaited> awaited_;  // by region
   uint32_t turnsSinceLook_ = 0;
   bool hasSlept_ = false;    // since the last look
   uint64_t turnedAway_ = 0;  // of which the port knows

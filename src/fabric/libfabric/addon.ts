@@ -271,7 +271,8 @@ export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
 
   /**
    * Pins and registers memory; returns the region's index or a negated error, and leaves key and base in the extents'
-   * buffer. The memory is kept alive until `deregister` returns 0. `access`: the bits of `port.ts`.
+   * buffer. The memory is kept alive until `deregister` returns 0. `access`: the bits of `port.ts`. `holder`: the
+   * address of the one peer that is given the key.
    */
   register(
     port: number,
@@ -279,6 +280,7 @@ export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
     byteOffset: number,
     byteLength: number,
     access: number,
+    holder?: number,
   ): number;
   /**
    * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port

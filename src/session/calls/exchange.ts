@@ -37,7 +37,7 @@ export class Exchange implements SessionPart, PeerLink {
 
   constructor(session: SessionContext) {
     this.session = session;
-    this.grants = new GrantedRegions(session.port);
+    this.grants = new GrantedRegions(session.port, session.address);
     const outgoing = new OutgoingCalls(session, this);
     const incoming = new IncomingCalls(session, this);
     this.outgoing = outgoing;

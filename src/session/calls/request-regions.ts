@@ -61,8 +61,7 @@ export class GrantingCodec implements RegionCodec {
     this.#segments += region.segments.length;
     if (this.#segments > maxSegments)
       throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
-    const { port, sealedOwner } = this.#peer;
-    const keys = sealedOwner === undefined ? port : unregistered;
+    const keys = this.#peer.sealedOwner === undefined ? this.#grants.keys : unregistered;
     const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor));

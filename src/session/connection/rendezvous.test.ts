@@ -10,7 +10,7 @@ describe("offerBody", () => {
   it("registers exactly the body, and lets go of it once", () => {
     const port = new FakePort();
     const memory = takeBodyMemory(50).fill(3);
-    const { rendezvous, grant } = offerBody(port, memory.subarray(10, 20));
+    const { rendezvous, grant } = offerBody(port, 0, memory.subarray(10, 20));
     expect(rendezvous.bytes).toBe(10);
     expect([...port.regions.values()]).toEqual([new Uint8Array(10).fill(3)]);
     grant.release();
@@ -26,7 +26,7 @@ describe("offerBody", () => {
     const releases: (() => void)[] = [];
     port.deregister = (_index, onReleased) => void releases.push(() => onReleased?.());
     const memory = takeBodyMemory(70_000);
-    const { grant } = offerBody(port, memory);
+    const { grant } = offerBody(port, 0, memory);
     grant.release();
     expect(takeBodyMemory(70_000).buffer).not.toBe(memory.buffer);
     for (const release of releases) release();

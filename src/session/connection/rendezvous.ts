@@ -21,17 +21,18 @@ import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
  */
 
 /**
- * Lets the peer behind `port` pull `bytes`, or their ciphertext in the same place. The grant ends when the peer says so.
+ * Lets the peer behind `address` pull `bytes`, or their ciphertext in the same place. The grant ends when the peer says so.
  * Where the bytes lie in body memory, it is given back then.
  */
 export function offerBody(
   port: Port,
+  address: number,
   bytes: Uint8Array,
   sealer?: PieceCiphers["sealer"],
 ): { readonly rendezvous: RendezvousBody; readonly grant: Grant } {
   const { buffer, byteOffset, byteLength } = bytes;
   const seal = sealer?.seal(bytes, bytes, bodyContext(byteLength));
-  const registered = port.register(buffer, byteOffset, byteLength, access.remoteRead);
+  const registered = port.register(buffer, byteOffset, byteLength, access.remoteRead, address);
   let released = false;
   return {
     rendezvous: { key: registered.key, address: registered.base, bytes: byteLength, seal },
@@ -151,6 +152,7 @@ interface Offer extends Grant {
  */
 export class RendezvousOffers {
   readonly #port: Port;
+  readonly #address: number;
   readonly #services: OfferServices;
   /** What the peer makes this side keep. */
   readonly #share: ByteShare;
@@ -165,9 +167,16 @@ export class RendezvousOffers {
   /** The last key of an item. Negative ones are no other bodies'. */
   #itemKey = sessionBody;
 
-  constructor(port: Port, services: OfferServices, share: ByteShare, sealing?: Pick<BulkSealing, "bodies">) {
+  constructor(
+    port: Port,
+    address: number,
+    services: OfferServices,
+    share: ByteShare,
+    sealing?: Pick<BulkSealing, "bodies">,
+  ) {
     this.#sealing = sealing;
     this.#port = port;
+    this.#address = address;
     this.#services = services;
     this.#share = share;
   }
@@ -198,7 +207,7 @@ export class RendezvousOffers {
       });
     }
     try {
-      const { rendezvous, grant } = offerBody(this.#port, body, this.#sealing?.bodies?.sealer);
+      const { rendezvous, grant } = offerBody(this.#port, this.#address, body, this.#sealing?.bodies?.sealer);
       counters.bodiesOffered++;
       const release = (onReleased?: () => void) => {
         grant.release(() => {

@@ -127,7 +127,7 @@ export class Session implements OpeningSession, OutboxListener {
     );
     this.#teardown = new Teardown(port, address, services);
     this.bodies = new IncomingBodies(this, this.outbox);
-    this.offers = new RendezvousOffers(port, services, this.account.offers, this.sealing);
+    this.offers = new RendezvousOffers(port, address, services, this.account.offers, this.sealing);
     this.#parts = parts.map((part) => part(this));
   }
 

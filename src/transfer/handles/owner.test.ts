@@ -20,7 +20,7 @@ const key = 5n;
 function lending(access: Access) {
   const bytes = new Uint8Array(64);
   const region = new Region(new RegionCore({ onRegionReleased() {} }, [bytes], access));
-  const lent = new GrantedRegions({ immediateBytes: 0 } as Port);
+  const lent = new GrantedRegions({ immediateBytes: 0 } as Port, 0);
   lent.add(key, region);
   const ask = (method: ServedMethod, input: readonly unknown[]): Promise<string> =>
     new Promise((resolve) => {
