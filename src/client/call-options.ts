@@ -220,3 +220,8 @@ export function assertOneWayOptions(options: OneWayCallOptions): void {
 export function assertStreamOptions(options: StreamCallOptions): void {
   checkOptions("stream", options, streamFields);
 }
+
+/** Whether some kind of call has an option of this name. */
+export function isCallOption(name: string): boolean {
+  return Object.hasOwn(callFields, name) || Object.hasOwn(streamFields, name);
+}

@@ -246,6 +246,11 @@ export function resolveConnectOptions(
   options: ConnectOptions,
   defaultTimeoutMs: number,
 ): ResolvedConnectOptions {
+  for (const name of Object.keys(options))
+    if (Object.hasOwn(balanceFields, name) && !Object.hasOwn(connectFields, name))
+      throw new TypeError(
+        `connect: ${name} is an option of several URLs or a resolver; write connect([url], { ${name}: … })`,
+      );
   const resolved = resolveOptions("connect", options, connectFields);
   return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
 }

@@ -22,6 +22,8 @@ export interface Checked {
   readonly check: Check;
   /** Its JSON Schema. */
   readonly json: Readonly<Record<string, unknown>>;
+  /** A region or a byte stream of the caller: only the input of a call can carry it. */
+  readonly isCallerMemory?: true;
 }
 
 const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
@@ -44,7 +46,8 @@ export function bulkCheck(needed: Access, options: ByteLengthOptions): Checked {
     const fault = describeLengthFault(value.byteLength, limits);
     return fault === undefined ? undefined : `the region ${fault}`;
   };
-  return { check, json: { type: "object", "x-cinnabar-bulk": { access: needed, ...options } } };
+  const json = { type: "object", "x-cinnabar-bulk": { access: needed, ...options } };
+  return { check, json, isCallerMemory: true };
 }
 
 /** @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0. */
@@ -71,7 +74,7 @@ export function bulkStreamCheck(direction: StreamDirection): Checked {
       ? undefined
       : `the byte stream has the direction "${value.direction}"; the method needs "${direction}"`;
   };
-  return { check, json: { type: "object", "x-cinnabar-bulk-stream": { direction } } };
+  return { check, json: { type: "object", "x-cinnabar-bulk-stream": { direction } }, isCallerMemory: true };
 }
 
 /** @throws TypeError for an unknown option, or a limit that is not an integer of at least 0. */

@@ -1,3 +1,4 @@
+import { noteFields } from "./caller-memory.ts";
 import { jsonSchemaOf } from "./json-schema.ts";
 import {
   assertSchema,
@@ -53,7 +54,7 @@ export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F
     if (name === "__proto__") throw new TypeError("fields: a field must not be named __proto__");
     assertSchema(`fields: ${name}`, schema);
   }
-  return Object.freeze({
+  const schema: Schema<FieldsInput<F>, FieldsOutput<F>> = Object.freeze({
     "~standard": Object.freeze({
       version: 1 as const,
       vendor: "cinnabar",
@@ -64,6 +65,8 @@ export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F
       },
     }),
   });
+  noteFields(schema, schemas);
+  return schema;
 }
 
 function jsonSchemaOfFields(

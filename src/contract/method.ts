@@ -11,8 +11,9 @@ import {
   orFalse,
   resolveOptions,
 } from "../base/options/options.ts";
+import { callerMemoryIn } from "./caller-memory.ts";
 import { declareErrors, type ErrorDeclarations, type ErrorSchemas } from "./declared-error.ts";
-import { assertSchema, type Schema, type VoidSchema, voidSchema } from "./schema.ts";
+import { assertSchema, isSchema, type Schema, type VoidSchema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */
 export const methodBrand: unique symbol = Symbol.for("cinnabar.Method");
@@ -166,6 +167,8 @@ const fieldsOfKind = Object.fromEntries(
 
 /** Checks the parts and makes the method. @throws TypeError or RangeError that names the kind and the option. */
 export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
+  if (isSchema(options))
+    throw new TypeError(`${kind}: it takes an object of schemas, as in ${kind}({ input: … }), not a schema`);
   const streams = kind !== "unary" && kind !== "oneWay";
   const {
     input,
@@ -181,6 +184,11 @@ export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
     throw new TypeError(
       `${kind}: idempotent and replay exclude each other: replay is for methods that must not run twice`,
     );
+  refuseCallerMemory(kind, "output", output);
+  refuseCallerMemory(kind, "items", items);
+  if (kind === "oneWay") refuseCallerMemory(kind, "input", input);
+  for (const [reason, { data }] of Object.entries(errors ?? {}))
+    refuseCallerMemory(kind, `errors.${reason}`, data);
   const idleTimeoutMs =
     options.idleTimeoutMs === undefined && streams ? defaultIdleTimeoutMs : parts.idleTimeoutMs;
   return Object.freeze<AnyMethod>({
@@ -197,6 +205,15 @@ export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
     idleTimeoutMs: idleTimeoutMs ?? Number.POSITIVE_INFINITY,
     window: completeWindow(window, defaultWindow),
   });
+}
+
+/** Regions and byte streams belong to a call that is open: an answer, an item or a one-way call would outlive them. */
+function refuseCallerMemory(kind: MethodKind, name: string, schema: Schema | undefined): void {
+  const path = schema === undefined ? undefined : callerMemoryIn(schema);
+  if (path === undefined) return;
+  throw new TypeError(
+    `${kind}: ${name}${path} is a region or a byte stream of the caller, which only the input of a call with an answer can carry; use bytes(), or let the handler write to a region of the input`,
+  );
 }
 
 /** Whether a value was made by `unary` or one of its like. */

@@ -6,6 +6,7 @@ import type {
   StreamDirection,
 } from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
+import { markCallerMemory } from "./caller-memory.ts";
 import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import type { Schema } from "./schema.ts";
 
@@ -56,9 +57,9 @@ export function handle<A extends Access>(
   return schemaOf(handleCheck(access, options));
 }
 
-function schemaOf<Input, Output>({ check, json }: Checked): Schema<Input, Output> {
+function schemaOf<Input, Output>({ check, json, isCallerMemory }: Checked): Schema<Input, Output> {
   const jsonSchema = () => ({ ...json });
-  return Object.freeze({
+  const schema: Schema<Input, Output> = Object.freeze({
     "~standard": Object.freeze({
       version: 1 as const,
       vendor: "cinnabar",
@@ -70,4 +71,6 @@ function schemaOf<Input, Output>({ check, json }: Checked): Schema<Input, Output
       jsonSchema: { input: jsonSchema, output: jsonSchema },
     }),
   });
+  if (isCallerMemory) markCallerMemory(schema);
+  return schema;
 }

@@ -1,7 +1,7 @@
 import type { Priority } from "../base/flow/priority.ts";
 import type { ErrorSchemas, NoErrors } from "./declared-error.ts";
 import { type Method, makeMethod, type StreamWindow } from "./method.ts";
-import type { Schema, VoidSchema } from "./schema.ts";
+import { isSchema, type Schema, type VoidSchema } from "./schema.ts";
 
 /** Options of a method with streams. Each kind of stream also says which of its schemas must be there. */
 export interface StreamOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
@@ -54,7 +54,7 @@ export function serverStream<
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: StreamOptions<I, O, E> & { readonly output: O }): Method<"serverStream", I, O, E> {
-  assertGiven("serverStream", "output", options.output);
+  assertGiven("serverStream", "output", options);
   return makeMethod("serverStream", options) as Method<"serverStream", I, O, E>;
 }
 
@@ -79,7 +79,7 @@ export function clientStream<
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: StreamOptions<I, O, E> & { readonly items: T }): Method<"clientStream", I, O, E, T> {
-  assertGiven("clientStream", "items", options.items);
+  assertGiven("clientStream", "items", options);
   return makeMethod("clientStream", options) as Method<"clientStream", I, O, E, T>;
 }
 
@@ -102,11 +102,16 @@ export function duplexStream<
 >(
   options: StreamOptions<I, O, E> & { readonly items: T; readonly output: O },
 ): Method<"duplexStream", I, O, E, T> {
-  assertGiven("duplexStream", "items", options.items);
-  assertGiven("duplexStream", "output", options.output);
+  assertGiven("duplexStream", "items", options);
+  assertGiven("duplexStream", "output", options);
   return makeMethod("duplexStream", options) as Method<"duplexStream", I, O, E, T>;
 }
 
-function assertGiven(kind: string, name: string, schema: Schema | undefined): void {
-  if (schema === undefined) throw new TypeError(`${kind}: ${name} is missing; it is the schema of each item`);
+function assertGiven<N extends "items" | "output">(
+  kind: string,
+  name: N,
+  options: { readonly [name in N]?: Schema },
+): void {
+  if (options?.[name] === undefined && !isSchema(options))
+    throw new TypeError(`${kind}: ${name} is missing; it is the schema of each item`);
 }

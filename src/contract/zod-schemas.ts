@@ -7,6 +7,7 @@ import type {
   StreamDirection,
 } from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
+import { markCallerMemory } from "./caller-memory.ts";
 import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 
 /** The schemas of memory, streams and bytes, made by zod. `plain-schemas.ts` has the same without a library. */
@@ -111,7 +112,7 @@ export function handle<A extends Access>(access: A, options: ByteLengthOptions =
 }
 
 /** A zod schema that makes a check, with its JSON Schema. */
-function zodOf<S extends z.ZodType>({ check, json }: Checked): S {
+function zodOf<S extends z.ZodType>({ check, json, isCallerMemory }: Checked): S {
   // On z.unknown() and not z.custom(), which has no JSON Schema.
   const schema = z
     .unknown()
@@ -120,6 +121,8 @@ function zodOf<S extends z.ZodType>({ check, json }: Checked): S {
       if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
     })
     .meta({ ...json });
+  // zod copies the schema where a contract describes it or puts it into another one; the check stays the same object.
+  if (isCallerMemory) for (const each of schema._zod.def.checks ?? []) markCallerMemory(each);
   // A check cannot tell TypeScript the type that it makes sure of. Regions and streams also change their type on the
   // wire, between the two validations, which no schema does.
   return schema as z.ZodType<unknown, unknown> as S;

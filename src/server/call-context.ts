@@ -1,6 +1,6 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { checkOptions, type FieldsOf, milliseconds, text } from "../base/options/options.ts";
+import { checkOptions, type FieldsOf, milliseconds, shown, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { ErrorDeclaration, ErrorDeclarations } from "../contract/declared-error.ts";
@@ -248,6 +248,11 @@ export class HandlerCall {
    */
   get fail(): (reason: string, data?: unknown, options?: FailOptions) => never {
     return (reason, data, options) => {
+      if (!this.#call.open)
+        throw new RpcError({
+          code: "failed_precondition",
+          message: `call.fail: the call of ${this.method} has ended, so its caller does not get ${shown(reason)}`,
+        });
       throw new DeclaredFailure(reason, data, options, this.#errors[reason]);
     };
   }

@@ -14,7 +14,7 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { type AnyService, methodPath, servedName } from "../contract/service.ts";
+import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { builtinServices } from "../wire/builtin.ts";
@@ -69,7 +69,7 @@ export class ServedServices {
     let methods = this.methods.length;
     for (const [index, each] of implementations.entries()) {
       if (!isImplementation(each))
-        throw new TypeError(`${where}: serve[${index}] must be made by implement()`);
+        throw new TypeError(`${where}: serve[${index}] must be made by implement()${hintFor(each)}`);
       const name = servedName(each.service, each.instance);
       if (builtinServices.has(name)) throw new TypeError(`${where}: service "${name}" is built in`);
       if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
@@ -366,6 +366,12 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
       // An error of the listener must not reach the caller.
     }
   }
+}
+
+/** How to write what was meant by a value in the place of an implementation. */
+function hintFor(value: unknown): string {
+  if (Array.isArray(value)) return "; pass several as engine.serve(a, b), without an array";
+  return isService(value) ? `; write implement(service, { … }) for the service "${value.name}"` : "";
 }
 
 /** What a handler of a one-way call threw, as its call ends with it. */

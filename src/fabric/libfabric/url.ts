@@ -50,6 +50,10 @@ const hostPattern =
 export function parseUrl(url: string): FabricUrl {
   if (typeof url !== "string") throw new TypeError(`url must be a string, got ${typeof url}`);
   const split = url.indexOf("://");
+  if (/[\s,;]+[a-z+]+[0-9]?:\/\//.test(url))
+    throw new TypeError(
+      `url ${JSON.stringify(url)}: it has several addresses; pass them as an array of strings`,
+    );
   const scheme = split < 0 ? "" : url.slice(0, split);
   const rest = url.slice(split + 3);
   switch (scheme) {

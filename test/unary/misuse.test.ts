@@ -1,0 +1,156 @@
+import {
+  bulk,
+  bulkStream,
+  bytes,
+  clientStream,
+  Engine,
+  error,
+  implement,
+  oneWay,
+  serverStream,
+  service,
+  unary,
+} from "cinnabar";
+import * as standard from "cinnabar/standard";
+import { expect, it } from "vitest";
+import { z } from "zod";
+import { pair } from "../matrix/pair.ts";
+import { providers } from "../matrix/providers.ts";
+import { failure } from "../matrix/wait.ts";
+
+const mem = providers.find(({ scheme }) => scheme === "mem") as (typeof providers)[number];
+
+/** Past the types, as programs in JavaScript are written. */
+const loose = { unary, oneWay, serverStream, clientStream } as unknown as Record<
+  string,
+  (it: unknown) => unknown
+>;
+
+it("a schema in the place of a method's options is named so", () => {
+  for (const kind of ["unary", "oneWay", "serverStream", "clientStream"])
+    expect(() => loose[kind]?.(z.string())).toThrow(
+      `${kind}: it takes an object of schemas, as in ${kind}({ input: … }), not a schema`,
+    );
+});
+
+it.each([
+  ["an output", () => unary({ output: z.object({ page: bulk("read") }) }), "unary: output.page is"],
+  ["an output that is one", () => unary({ output: bulk("write") }), "unary: output is"],
+  [
+    "an item",
+    () => clientStream({ items: z.array(bulk("read")), output: z.void() }),
+    "clientStream: items is",
+  ],
+  ["a server's item", () => serverStream({ output: bulkStream("read") }), "serverStream: output is"],
+  ["an error", () => unary({ errors: { Lost: z.object({ at: bulk("read") }) } }), "unary: errors.Lost.at is"],
+  ["a one-way call", () => oneWay({ input: z.object({ a: bulk("read") }) }), "oneWay: input.a is"],
+  [
+    "a schema that is derived",
+    () =>
+      unary({
+        output: z.union([
+          z.string(),
+          z.object({ a: z.record(z.string(), bulk("read").describe("a page").optional()) }),
+        ]),
+      }),
+    "unary: output.a is",
+  ],
+  [
+    "fields",
+    () => unary({ output: standard.fields({ a: z.string(), b: standard.bulk("read") }) }),
+    "unary: output.b is",
+  ],
+  ["a standard schema", () => unary({ output: standard.bulkStream("write") }), "unary: output is"],
+])("a region or byte stream in %s is refused when the method is made", (_, make, message) => {
+  expect(make).toThrow(`${message} a region or a byte stream of the caller, which only the input of a call`);
+});
+
+it("regions in inputs, and bytes and handles in outputs, are no misuse", () => {
+  interface Tree {
+    readonly children: readonly Tree[];
+  }
+  const tree: z.ZodType<Tree> = z.object({
+    get children() {
+      return z.array(tree);
+    },
+  });
+  expect(() =>
+    unary({
+      input: z.object({ pages: z.array(bulk("read")), byName: z.map(z.string(), bulk("write")) }),
+      output: z.object({ data: bytes(), page: standard.handle("read"), tree }),
+      errors: { Gone: error({ code: "not_found" }) },
+    }),
+  ).not.toThrow();
+});
+
+const List = service("list.v1", {
+  list: unary({ input: z.object({ prefix: z.string().optional() }).optional(), output: z.unknown() }),
+  settings: unary({ input: z.object({ timeoutMs: z.number().optional() }).optional(), output: z.unknown() }),
+  anything: unary({ input: z.unknown(), output: z.unknown() }),
+  watch: serverStream({ input: z.object({}).optional(), output: z.unknown() }),
+});
+const echo = (input: unknown) => input ?? "nothing";
+const list = implement(List, {
+  list: echo,
+  settings: echo,
+  anything: echo,
+  async *watch(input) {
+    yield echo(input);
+  },
+});
+
+it("options in the place of an input that may be left out are refused, and no value of the contract is", async () => {
+  const { api } = await pair(mem, [list]);
+  const client = api(List);
+  expect(() => client.list({ timeoutMs: 5 } as never)).toThrow(
+    "call: timeoutMs came in the place of the input of list.v1/list; options are the second argument: list(undefined, { timeoutMs: … })",
+  );
+  const { signal } = new AbortController();
+  expect(() => client.list({ signal, metadata: {} } as never)).toThrow("signal, metadata came in the place");
+  expect(() => client.watch({ idleTimeoutMs: 5 } as never)).toThrow("idleTimeoutMs came in the place");
+  expect(() => client.list.result({ timeoutMs: 5 } as never)).toThrow("came in the place");
+  expect(await client.list(undefined, { timeoutMs: 5000 })).toBe("nothing");
+  expect(await client.list(undefined)).toBe("nothing");
+  expect(await client.list({})).toEqual({});
+  expect(await client.list({ prefix: "a", timeoutMs: 5 } as never)).toEqual({ prefix: "a" });
+  expect(await client.settings({ timeoutMs: 5 })).toEqual({ timeoutMs: 5 });
+  expect(await client.anything({ timeoutMs: 5 })).toEqual({ timeoutMs: 5 });
+});
+
+it("what is served must be an implementation, and the error says how to write it", async () => {
+  const { server } = await pair(mem, [list]);
+  const serve = (it: unknown) => () => server.serve(it as never);
+  expect(serve([list])).toThrow("pass several as engine.serve(a, b), without an array");
+  expect(serve(List)).toThrow('write implement(service, { … }) for the service "list.v1"');
+});
+
+it("several addresses in one string, and options of several addresses for one, are named", async () => {
+  const { client } = await pair(mem, [list]);
+  for (const url of ["tcp://127.0.0.1:1,tcp://127.0.0.1:2", "mem://a mem://b", "net://h:1; net://h:2"]) {
+    await expect(client.connect(url)).rejects.toThrow(
+      "it has several addresses; pass them as an array of strings",
+    );
+    await expect(Engine.open({ listen: url })).rejects.toThrow("it has several addresses");
+  }
+  await expect(client.connect("mem://a", { policy: "roundRobin" } as never)).rejects.toThrow(
+    "connect: policy is an option of several URLs or a resolver; write connect([url], { policy: … })",
+  );
+});
+
+it("a declared error after the answer says that nobody gets it", async () => {
+  const Late = service("late.v1", { run: unary({ errors: { TooLate: z.void() } }) });
+  let fail: ((reason: "TooLate") => never) | undefined;
+  const late = implement(Late, {
+    run(_, call) {
+      fail = call.fail;
+    },
+  });
+  const { api } = await pair(mem, [late]);
+  await api(Late).run();
+  expect(() => fail?.("TooLate")).toThrow(
+    'call.fail: the call of late.v1/run has ended, so its caller does not get "TooLate"',
+  );
+  expect(await failure(Promise.resolve().then(() => fail?.("TooLate")))).toMatchObject({
+    code: "failed_precondition",
+  });
+});
