@@ -4,7 +4,6 @@
 // also has the types of what an engine tells of itself: `stats()` with its parts, open calls, diagnostics.
 
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
-export type { WaitingLevels } from "./base/flow/priority-queue.ts";
 export type { MethodStats } from "./base/observe/call-metrics.ts";
 export type { CallDirection, CallPhase, SlowCall } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";

@@ -10,7 +10,7 @@ export interface ReflectedMethod {
   readonly kind: string;
   readonly idempotent: boolean;
   readonly replay: boolean;
-  /** The priority of calls that set none: `control`, `high`, `normal` or `low`. */
+  /** The priority of calls that set none: `control` or `normal`. */
   readonly priority: string;
 }
 

@@ -20,7 +20,6 @@ export interface Taken<T> {
  * interval.
  */
 const targetsInInterval = 20;
-const never = Number.NEGATIVE_INFINITY;
 const typicalMs = 10;
 const longestRetryMs = 1000;
 
@@ -29,9 +28,9 @@ const longestRetryMs = 1000;
  *
  * A queue absorbs bursts; a standing queue only makes everything late. So it follows CoDel (K. Nichols and V. Jacobson,
  * "Controlling Queue Delay", ACM Queue 2012) as adapted to requests (B. Maurer, "Fail at Scale", ACM Queue 2015). When
- * a priority's queue has not been empty for an interval, requests older than the target are rejected when their turn
- * comes. The last one is served even then: a free place is not wasted. When rejections empty the queue, the interval
- * goes on until one has passed without rejections.
+ * requests of priority `normal` have waited for an interval without a break, those older than the target are rejected
+ * when their turn comes. The last one is served even then: a free place is not wasted. When rejections empty the queue,
+ * the interval goes on until one has passed without rejections.
  */
 export class AdmissionQueue<T extends Waiting> {
   /** Name of the service; undefined for the queue that services without limits share. */
@@ -40,10 +39,10 @@ export class AdmissionQueue<T extends Waiting> {
   readonly waiting: PriorityQueue<T>;
   readonly times = new HandlerTimes();
   running = 0;
-  /** Since when each priority's queue has not been empty. Without meaning while it is empty. */
-  readonly #standingMs: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
-  /** When a request of each priority was last rejected for its age. */
-  readonly #refusedMs: Record<Priority, number> = { control: never, high: never, normal: never, low: never };
+  /** Since when requests of priority `normal` have waited without a break. Without meaning while none waits. */
+  #standingMs = 0;
+  /** When a request was last rejected for its age. */
+  #refusedMs = Number.NEGATIVE_INFINITY;
 
   constructor(service: string | undefined, limits: AdmissionLimits) {
     this.service = service;
@@ -59,9 +58,8 @@ export class AdmissionQueue<T extends Waiting> {
   push(item: T): T[] | undefined {
     const { priority, queuedMs } = item;
     const out = this.waiting.push(item);
-    const isFirst = out !== undefined && this.waiting.sizeOf(priority) === 1;
-    if (isFirst && queuedMs - this.#refusedMs[priority] >= this.#intervalMs)
-      this.#standingMs[priority] = queuedMs;
+    const isFirst = out !== undefined && priority === "normal" && this.waiting.sizeOf(priority) === 1;
+    if (isFirst && queuedMs - this.#refusedMs >= this.#intervalMs) this.#standingMs = queuedMs;
     return out;
   }
 
@@ -72,7 +70,7 @@ export class AdmissionQueue<T extends Waiting> {
   take(priority: Priority, nowMs: number): Taken<T> {
     const { waiting } = this;
     const { targetQueueMs } = this.limits;
-    const stands = priority !== "control" && nowMs - this.#standingMs[priority] >= this.#intervalMs;
+    const stands = priority !== "control" && nowMs - this.#standingMs >= this.#intervalMs;
     const stale: T[] = [];
     for (;;) {
       const oldest = waiting.oldest(priority) as T;
@@ -80,7 +78,7 @@ export class AdmissionQueue<T extends Waiting> {
       if (!stands || waiting.sizeOf(priority) === 0 || nowMs - oldest.queuedMs <= targetQueueMs)
         return { next: oldest, stale };
       stale.push(oldest);
-      this.#refusedMs[priority] = nowMs;
+      this.#refusedMs = nowMs;
     }
   }
 

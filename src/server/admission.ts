@@ -1,6 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { type Priority, priorities, Turns } from "../base/flow/priority.ts";
-import { PriorityQueue, type WaitingLevels } from "../base/flow/priority-queue.ts";
+import { type Priority, priorities } from "../base/flow/priority.ts";
+import { PriorityQueue } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
@@ -33,7 +33,6 @@ export class Admission implements AdmittedRequestListener {
   readonly #queues: AdmissionQueue<AdmittedRequest>[] = [];
   /** All that wait, in whichever queue. */
   readonly #waiting: PriorityQueue<AdmittedRequest>;
-  readonly #turns = new Turns();
   /** Whose calls have ended and whose handlers have not. */
   readonly #lingering = new Set<AdmittedRequest>();
   readonly #shed: Record<ShedCause, number> = { full: 0, pushed_out: 0, age: 0, deadline: 0 };
@@ -89,8 +88,7 @@ export class Admission implements AdmittedRequestListener {
     if (out === undefined) return this.#reject(request, "full", this.#explainFull(queue));
     call.queue(request);
     if (request.priority !== "control") this.#wheel.arm(request, nowMs + queue.limits.maxQueueMs);
-    for (const each of out)
-      this.#reject(each, "pushed_out", "a more urgent request took its place in the queue");
+    for (const each of out) this.#reject(each, "pushed_out", "a control request took its place in the queue");
     if (this.#hasRoom && queue.hasRoom) this.#fill(queue);
   }
 
@@ -148,7 +146,6 @@ export class Admission implements AdmittedRequestListener {
       running: this.#running,
       queued: this.#waiting.size,
       queuedBytes: this.#waiting.bytes,
-      queuedByPriority: this.#waiting.levels,
       longestWaitMs: oldestMs === Number.POSITIVE_INFINITY ? 0 : this.#clock.now() - oldestMs,
       shed: { ...this.#shed },
       overdue: this.#overdue,
@@ -253,14 +250,16 @@ export class Admission implements AdmittedRequestListener {
   }
 
   #nextOfAll(): { readonly queue: AdmissionQueue<AdmittedRequest>; readonly priority: Priority } | undefined {
-    const queueFor = (priority: Priority) =>
-      this.#queues.findIndex((queue) => queue.hasRoom && queue.waiting.sizeOf(priority) > 0);
-    const priority = this.#turns.next((each) => this.#waiting.sizeOf(each) > 0 && queueFor(each) >= 0);
-    if (priority === undefined) return undefined;
-    // The queues take turns: the chosen one comes last next time.
-    const [queue] = this.#queues.splice(queueFor(priority), 1) as [AdmissionQueue<AdmittedRequest>];
-    this.#queues.push(queue);
-    return { queue, priority };
+    for (const priority of priorities) {
+      if (this.#waiting.sizeOf(priority) === 0) continue;
+      const at = this.#queues.findIndex((each) => each.hasRoom && each.waiting.sizeOf(priority) > 0);
+      if (at < 0) continue;
+      // The queues take turns: the chosen one comes last next time.
+      const [queue] = this.#queues.splice(at, 1) as [AdmissionQueue<AdmittedRequest>];
+      this.#queues.push(queue);
+      return { queue, priority };
+    }
+    return undefined;
   }
 
   #remove(request: AdmittedRequest): void {
@@ -315,7 +314,7 @@ export class Admission implements AdmittedRequestListener {
 }
 
 function nextOf(queue: AdmissionQueue<AdmittedRequest>) {
-  const priority = queue.hasRoom ? queue.waiting.takeTurn() : undefined;
+  const priority = queue.hasRoom ? queue.waiting.turn : undefined;
   return priority === undefined ? undefined : { queue, priority };
 }
 
@@ -327,7 +326,7 @@ function ms(value: number): string {
  * Why admission control rejected a request before its handler started.
  *
  * - `full`: the queue was full.
- * - `pushed_out`: a more urgent request took its place in the queue.
+ * - `pushed_out`: a request of priority `control` took its place in the queue.
  * - `age`: it had waited too long.
  * - `deadline`: no handler would have ended before its deadline.
  */
@@ -340,7 +339,6 @@ export interface AdmissionStats {
   /** Requests that wait, and the encoded bytes of their inputs. */
   readonly queued: number;
   readonly queuedBytes: number;
-  readonly queuedByPriority: WaitingLevels;
   /** How long the oldest waiting request has waited, in milliseconds. */
   readonly longestWaitMs: number;
   /** Requests rejected since the engine opened, by cause. */

@@ -1,12 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { priorities } from "../base/flow/priority.ts";
 import {
   frameFault,
   frameFlag,
   frameHeaderBytes,
   frameKind,
-  priorityFlags,
-  priorityOf,
   readRendezvous,
   rendezvousBytes,
   writeFrameHeader,
@@ -64,13 +61,11 @@ describe("frame header", () => {
     expect(frameFault(frame(4, 0, 0xffff_ffff), 16, end)).toContain("runs past the end");
   });
 
-  it("says how urgent a request is, beside the other flags", () => {
-    for (const priority of priorities) {
-      const flags = priorityFlags[priority] | frameFlag.rendezvous | frameFlag.identity;
-      expect(frameFault(frame(4, flags), 16, end)).toBe("");
-      expect(priorityOf(flags)).toBe(priority);
-    }
-    expect(priorityOf(0)).toBe("normal");
+  it("takes the priority of a request beside the other flags, and of no other kind", () => {
+    const flags = frameFlag.control | frameFlag.rendezvous | frameFlag.identity;
+    expect(frameFault(frame(4, flags), 16, end)).toBe("");
+    expect(frameFault(frame(5, frameFlag.control), 16, end)).toContain("flags of a request");
+    expect(frameFault(frame(4, 16), 16, end)).toContain("unknown flags 0x10");
   });
 });
 

@@ -1,10 +1,8 @@
-import type { Priority } from "../base/flow/priority.ts";
-
 /**
  * The frame header: sixteen bytes before each frame's body.
  *
  *   0  u8   kind
- *   1  u8   flags, and in a request two bits of priority
+ *   1  u8   flags
  *   2  u16  method: the server's number of the method (request); one of `senderState` (ping and pong); items (credits of
  *           a stream); otherwise 0
  *   4  u32  call id, chosen by the caller; 0 in frames about the session
@@ -86,25 +84,17 @@ export const frameFlag = {
   grants: 2,
   /** The identity of the request precedes its body: it may be retried, and the callee must recognise it then. */
   identity: 4,
+  /** The request has the priority `control`. */
+  control: 8,
   /** A block of metadata precedes the body, after the identity. On requests, responses and errors. */
   metadata: 32,
 } as const;
 
-/** The bits of the priority in the flags of a request. */
-export const priorityFlags: Readonly<Record<Priority, number>> = { normal: 0, low: 8, high: 16, control: 24 };
-
-const priorityMask = 24;
-const priorityByBits: readonly Priority[] = ["normal", "low", "high", "control"];
-
-export function priorityOf(flags: number): Priority {
-  return priorityByBits[(flags & priorityMask) >> 3] as Priority;
-}
-
 const knownFlags =
-  frameFlag.rendezvous | frameFlag.grants | frameFlag.identity | frameFlag.metadata | priorityMask;
+  frameFlag.rendezvous | frameFlag.grants | frameFlag.identity | frameFlag.metadata | frameFlag.control;
 
 /** Those that only requests have. */
-const requestFlags = frameFlag.grants | frameFlag.identity | priorityMask;
+const requestFlags = frameFlag.grants | frameFlag.identity | frameFlag.control;
 
 export function writeFrameHeader(
   view: DataView,

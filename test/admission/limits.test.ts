@@ -305,9 +305,9 @@ describe("a refusal", () => {
     const work = api(Work, patient);
     const calls = names(2).map((name) => work.hold(name));
     await queued(server, 1);
-    await failure(work.hold("too many", { priority: "low" }));
+    await failure(work.hold("too many"));
     expect(told).toMatchObject([
-      { method: "work.v1/hold", priority: "low", cause: "full", peer: expect.any(String) },
+      { method: "work.v1/hold", priority: "normal", cause: "full", peer: expect.any(String) },
     ]);
     held.endAll();
     await Promise.all(calls);

@@ -33,7 +33,7 @@ const Shop = service("shop.v1", {
     errors: { OutOfStock: z.object({ left: z.int() }), Closed: z.undefined() },
     idempotent: true,
     timeoutMs: 500,
-    priority: "high",
+    priority: "control",
   }),
   watch: serverStream({ input: z.string(), output: bytes({ maxBytes: 10 }) }),
   upload: clientStream({ items: plain, output: z.int().transform(String) }),
@@ -83,7 +83,7 @@ describe.each(transports)("reflection over $name", (provider) => {
       kind: "unary",
       idempotent: true,
       replay: false,
-      priority: "high",
+      priority: "control",
     });
   });
 

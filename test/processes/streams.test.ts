@@ -94,7 +94,7 @@ describe.each(fabrics)("streams between processes over %s", (fabric) => {
     const engine = await openEngine({ heartbeatMs });
     const honest = await openEngine({ heartbeatMs });
     const flow = (await engine.connect(url)).client(Flow);
-    const other = (await honest.connect(url)).client(Flow, { priority: "high" });
+    const other = (await honest.connect(url)).client(Flow, { priority: "control" });
     // Four handlers of 5 ms each: 800 a second. In an open loop of 4000 a second, for half a second.
     const sent: Promise<string>[] = [];
     for (let tick = 0; tick < 50; tick++) {

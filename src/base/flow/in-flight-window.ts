@@ -9,8 +9,8 @@ export interface WindowOptions {
    */
   readonly minInFlight?: number;
   /**
-   * The most calls that wait for a place in the window, 0 to 10,000,000. One more call displaces a call of lower
-   * priority, or fails with `resource_exhausted`. The same number, and at least 1024, may wait for a session that is
+   * The most calls that wait for a place in the window, 0 to 10,000,000. One more call fails with
+   * `resource_exhausted`; one of priority `control` displaces another. The same number, and at least 1024, may wait for a session that is
    * being opened. Default 131,072.
    */
   readonly maxWaiting?: number;

@@ -23,7 +23,11 @@ const queueOf = (items: readonly Item[], maxCalls = 1000, maxBytes = 1000) => {
 
 const drained = (queue: PriorityQueue<Item>) => {
   const items: Item[] = [];
-  for (let next = queue.shift(); next !== undefined; next = queue.shift()) items.push(next);
+  for (let turn = queue.turn; turn !== undefined; turn = queue.turn) {
+    const next = queue.oldest(turn) as Item;
+    queue.delete(next);
+    items.push(next);
+  }
   return items;
 };
 
@@ -36,33 +40,28 @@ describe("a queue by priority", () => {
     expect([queue.size, queue.bytes]).toEqual([5, 5]);
     expect([...queue]).toEqual(items);
     expect(drained(queue)).toEqual(items);
-    expect([queue.size, queue.bytes]).toEqual([0, 0]);
-    expect(queue.shift()).toBeUndefined();
+    expect([queue.size, queue.bytes, queue.turn]).toEqual([0, 0, undefined]);
   });
 
-  it("lets control go first, and the others by weight, so that none starves", () => {
-    const queue = queueOf([
-      ...many(100, "low"),
-      ...many(100, "normal"),
-      ...many(100, "high"),
-      ...many(3, "control"),
-    ]);
-    const order = drained(queue).map(({ priority }) => priority);
-    expect(order.slice(0, 3)).toEqual(["control", "control", "control"]);
-    const round = order.slice(3, 3 + 13);
-    const count = (priority: Priority) => round.filter((each) => each === priority).length;
-    expect([count("high"), count("normal"), count("low")]).toEqual([8, 4, 1]);
-  });
-
-  it("gives a class that is alone all turns", () => {
-    expect(drained(queueOf(many(50, "low")))).toHaveLength(50);
+  it("lets control go first, whenever it comes", () => {
+    const [normal, control] = [many(3, "normal"), many(2, "control")];
+    const [a, b, c] = normal as [Item, Item, Item];
+    const [d, e] = control as [Item, Item];
+    const queue = queueOf([a, d, b, c, e]);
+    expect([...queue]).toEqual([d, e, a, b, c]);
+    expect(drained(queue)).toEqual([d, e, a, b, c]);
   });
 
   it("forgets what its owner deletes", () => {
-    const [a, b, c] = many(3, "high") as [Item, Item, Item];
+    const [a, b, c] = many(3, "normal") as [Item, Item, Item];
     const queue = queueOf([a, b, c]);
     expect(queue.delete(b)).toBe(true);
     expect(queue.delete(b)).toBe(false);
+    expect([queue.oldest("normal"), queue.newest("normal"), queue.oldest("control")]).toEqual([
+      a,
+      c,
+      undefined,
+    ]);
     expect(drained(queue)).toEqual([a, c]);
   });
 
@@ -78,59 +77,31 @@ describe("a queue by priority", () => {
 
   it("takes what is longer than all its room when nothing else waits", () => {
     const queue = queueOf([]);
-    expect(queue.push(item("low", 5000))).toEqual([]);
-    expect(queue.push(item("low", 1))).toBeUndefined();
+    expect(queue.push(item("normal", 5000))).toEqual([]);
+    expect(queue.push(item("normal", 1))).toBeUndefined();
   });
 
-  it("puts out the latest of the class that has most for its weight, and no more than it must", () => {
-    const low = many(2, "low");
-    const normal = many(2, "normal");
-    const queue = queueOf([...low, ...normal], 4);
-    expect(queue.push(item("high"))).toEqual([low[1]]);
-    expect(queue.push(item("low"))).toBeUndefined();
-    // The last of a class stays.
-    expect(queue.push(item("high"))).toEqual([normal[1]]);
-    expect(queue.push(item("high"))).toBeUndefined();
-    expect(queue.push(item("control"))).toHaveLength(1);
-    expect([queue.size, queue.sizeOf("low"), queue.sizeOf("normal")]).toEqual([4, 1, 1]);
-  });
-
-  it("lets the first of a more urgent class put out the last of a less urgent one", () => {
-    const [low] = many(1, "low") as [Item];
-    const queue = queueOf([low], 1);
-    const high = item("high");
-    expect(queue.push(high)).toEqual([low]);
-    expect(queue.push(low)).toBeUndefined();
-    expect(queue.push(item("control"))).toEqual([high]);
-  });
-
-  it("keeps each class its share of the room, however many more urgent ones come", () => {
-    const queue = queueOf([], 26);
-    const flood = () => {
-      for (let i = 0; i < 100; i++) queue.push(item("high"));
-    };
-    flood();
-    expect(queue.sizeOf("high")).toBe(26);
-    for (let i = 0; i < 100; i++) queue.push(item("normal"));
-    for (let i = 0; i < 100; i++) queue.push(item("low"));
-    flood();
-    expect(["high", "normal", "low"].map((each) => queue.sizeOf(each as Priority))).toEqual([16, 8, 2]);
-    for (let i = 0; i < 30; i++) queue.push(item("control"));
-    expect([queue.size, queue.sizeOf("control")]).toEqual([26, 26]);
+  it("lets control put out the latest of the others, and no more than it must", () => {
+    const normal = many(3, "normal");
+    const queue = queueOf(normal, 3);
+    expect(queue.push(item("control"))).toEqual([normal[2]]);
+    expect(queue.push(item("normal"))).toBeUndefined();
+    expect(queue.push(item("control"))).toEqual([normal[1]]);
+    expect(queue.push(item("control"))).toEqual([normal[0]]);
     expect(queue.push(item("control"))).toBeUndefined();
+    expect([queue.size, queue.sizeOf("control"), queue.sizeOf("normal")]).toEqual([3, 3, 0]);
   });
 
-  it("knows of each class the oldest, and its bytes", () => {
-    const items = many(3, "low");
-    const queue = queueOf([...items, item("high", 9)]);
-    expect([queue.oldest("low"), queue.oldest("normal")]).toEqual([items[0], undefined]);
-    queue.delete(items[0] as Item);
-    expect([queue.oldest("low"), queue.bytesOf("low"), queue.bytesOf("high")]).toEqual([items[1], 2, 9]);
+  it("makes room in bytes by as many as it takes", () => {
+    const [a, b, c] = [item("normal", 500), item("normal", 300), item("normal", 200)];
+    const queue = queueOf([a, b, c]);
+    expect(queue.push(item("control", 400))).toEqual([c, b]);
+    expect([queue.size, queue.bytes]).toEqual([2, 900]);
   });
 
   it("changes nothing when even putting out would not make room", () => {
-    const queue = queueOf([item("high", 500), item("low", 400)]);
-    expect(queue.push(item("high", 700))).toBeUndefined();
+    const queue = queueOf([item("control", 500), item("normal", 400)]);
+    expect(queue.push(item("control", 700))).toBeUndefined();
     expect([queue.size, queue.bytes]).toEqual([2, 900]);
   });
 });

@@ -1,7 +1,4 @@
-import { isMoreUrgent, type Priority, priorities, Turns, turns } from "./priority.ts";
-
-/** How many calls wait by priority, and how many bytes their inputs hold. */
-export type WaitingLevels = Readonly<Record<Priority, { readonly calls: number; readonly bytes: number }>>;
+import { type Priority, priorities } from "./priority.ts";
 
 /** What waits in a queue. */
 export interface Queued {
@@ -17,27 +14,17 @@ export interface QueueLimits {
 }
 
 /**
- * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by
- * weight, each class in the order it came. When there is no room, room is shared by weight too: who comes may put out
- * the latest of the class that has most above its share, since that one has waited least. So a flood of urgent calls
- * cannot drive out all that is not urgent: a class keeps its share, and one call at least.
+ * What waits for its turn, in two classes, bounded in number and bytes. `control` goes first; each class keeps the order
+ * in which it came. When there is no room, one that is `control` puts out the latest of the others, since that one has
+ * waited least. Nothing puts out `control`.
  *
  * Whatever happens to one that waits elsewhere (given up, out of time), its owner deletes it; all of that costs O(1).
  */
 export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
   readonly #links = new Map<T, Link<T>>();
-  readonly #classes: Readonly<Record<Priority, Chain<T>>> = {
-    control: new Chain(),
-    high: new Chain(),
-    normal: new Chain(),
-    low: new Chain(),
-  };
-  readonly #turns = new Turns();
-  readonly #bytesOf: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
+  readonly #classes: Readonly<Record<Priority, Chain<T>>> = { control: new Chain(), normal: new Chain() };
   #bytes = 0;
-  /** One for all turns: each would make a closure of its own otherwise. */
-  readonly #waits = (priority: Priority): boolean => this.#classes[priority].size > 0;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
@@ -55,20 +42,6 @@ export class PriorityQueue<T extends Queued> {
     return this.#classes[priority].size;
   }
 
-  bytesOf(priority: Priority): number {
-    return this.#bytesOf[priority];
-  }
-
-  get levels(): WaitingLevels {
-    const level = (priority: Priority) => ({ calls: this.sizeOf(priority), bytes: this.bytesOf(priority) });
-    return {
-      control: level("control"),
-      high: level("high"),
-      normal: level("normal"),
-      low: level("low"),
-    };
-  }
-
   /** The item of this class that has waited longest. */
   oldest(priority: Priority): T | undefined {
     return this.#classes[priority].first?.item;
@@ -77,6 +50,12 @@ export class PriorityQueue<T extends Queued> {
   /** The item of this class that came last. */
   newest(priority: Priority): T | undefined {
     return this.#classes[priority].last?.item;
+  }
+
+  /** The class whose turn it is; undefined when nothing waits. */
+  get turn(): Priority | undefined {
+    if (this.#classes.control.size > 0) return "control";
+    return this.#classes.normal.size > 0 ? "normal" : undefined;
   }
 
   /**
@@ -90,22 +69,7 @@ export class PriorityQueue<T extends Queued> {
     for (const each of out) this.delete(each);
     this.#links.set(item, this.#classes[item.priority].append(item));
     this.#bytes += item.waitingBytes;
-    this.#bytesOf[item.priority] += item.waitingBytes;
     return out;
-  }
-
-  /** The next in turn, which leaves the queue. */
-  shift(): T | undefined {
-    const priority = this.takeTurn();
-    if (priority === undefined) return undefined;
-    const next = this.oldest(priority) as T;
-    this.delete(next);
-    return next;
-  }
-
-  /** The class whose turn it is, which is its turn then. Which of it goes, the asker chooses. */
-  takeTurn(): Priority | undefined {
-    return this.#turns.next(this.#waits);
   }
 
   delete(item: T): boolean {
@@ -114,7 +78,6 @@ export class PriorityQueue<T extends Queued> {
     this.#links.delete(item);
     this.#classes[item.priority].cut(link);
     this.#bytes -= item.waitingBytes;
-    this.#bytesOf[item.priority] -= item.waitingBytes;
     return true;
   }
 
@@ -127,51 +90,18 @@ export class PriorityQueue<T extends Queued> {
   roomFor({ priority, waitingBytes }: T): T[] | undefined {
     const { maxCalls, maxBytes } = this.#limits;
     const out: T[] = [];
-    if (this.size < maxCalls && this.#bytes + waitingBytes <= maxBytes) return out;
+    let size = this.size;
     let bytes = this.#bytes;
-    const fits = () => {
-      const size = this.size - out.length;
-      return size < maxCalls && (bytes + waitingBytes <= maxBytes || size === 0);
-    };
-    if (fits()) return out;
-    // How many of each class would be there, and the latest of them.
-    const counts: Record<string, number> = {};
-    const lasts: Record<string, Link<T> | undefined> = {};
-    for (const each of priorities) {
-      counts[each] = this.#classes[each].size + (each === priority ? 1 : 0);
-      lasts[each] = this.#classes[each].last;
-    }
-    while (!fits()) {
-      const from = whoGives(priority, counts);
-      const link = from === undefined ? undefined : lasts[from];
-      if (from === undefined || link === undefined) return undefined;
-      lasts[from] = link.previous;
-      counts[from] = (counts[from] as number) - 1;
+    let link = priority === "control" ? this.#classes.normal.last : undefined;
+    while (size >= maxCalls || (bytes + waitingBytes > maxBytes && size > 0)) {
+      if (link === undefined) return undefined;
       out.push(link.item);
+      size--;
       bytes -= link.item.waitingBytes;
+      link = link.previous;
     }
     return out;
   }
-}
-
-/**
- * The class that one of `comer`'s may put another out of, given how many of each class there would be with it: the
- * class that has most for its weight, but not the last of its calls, unless the comer is more urgent and would be the
- * first of its own.
- */
-function whoGives(comer: Priority, counts: Readonly<Record<string, number>>): Priority | undefined {
-  const count = (priority: Priority) => counts[priority] as number;
-  // Control is rare, or it would not be control: it puts out anything, and nothing puts it out.
-  const others = priorities.filter((each) => each !== "control") as Exclude<Priority, "control">[];
-  let most: Exclude<Priority, "control"> | undefined;
-  for (const each of others) {
-    if (count(each) < 2) continue;
-    // Where two are equal, the less urgent one gives.
-    if (most === undefined || count(each) / turns[each] >= count(most) / turns[most]) most = each;
-  }
-  if (most !== undefined && most !== comer) return most;
-  if (count(comer) > 1 && comer !== "control") return undefined;
-  return others.reverse().find((each) => each !== comer && count(each) > 0 && isMoreUrgent(comer, each));
 }
 
 /** An item of a chain, with its neighbours. */

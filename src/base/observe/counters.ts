@@ -6,7 +6,7 @@ export interface Counters {
   callsFailed: number;
   /**
    * Outgoing calls that waited for the in-flight window, and those that were rejected by a full queue or replaced by a
-   * more urgent call.
+   * `control` call.
    */
   callsWaited: number;
   callsNotAdmitted: number;

@@ -9,14 +9,7 @@ import { type ItemDirections, methodAt } from "../../transfer/control/control-me
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
-import {
-  frameFlag,
-  frameHeaderBytes,
-  frameKind,
-  priorityOf,
-  ReusedHead,
-  rendezvousOwner,
-} from "../../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
@@ -170,7 +163,7 @@ export class IncomingCalls implements Answering {
     call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
     this.#readMs = -1;
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
-    call.priority = priorityOf(flags);
+    if ((flags & frameFlag.control) !== 0) call.priority = "control";
     call.metadata = prefix.metadata;
     call.bodyBytes = bodyBytes - prefix.bytes;
     call.deadlineMs = call.startedMs + timeLeftMs;

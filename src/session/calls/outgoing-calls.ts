@@ -7,14 +7,7 @@ import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
 import { isByAdmission, parseError } from "../../wire/fault.ts";
-import {
-  frameFlag,
-  frameHeaderBytes,
-  frameKind,
-  priorityFlags,
-  ReusedHead,
-  rendezvousOwner,
-} from "../../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
@@ -232,7 +225,7 @@ export class OutgoingCalls implements ControlRequestSender {
       head.method = method;
       head.callId = id;
       head.word = word;
-      head.flags = priorityFlags[call.priority];
+      head.flags = call.priority === "control" ? frameFlag.control : 0;
       head.isOneWay = call.isOneWay;
       head.isControl = call.builtin;
       const isPlain = call.identity === undefined && call.metadata === undefined;

@@ -1,5 +1,3 @@
-import { type Priority, priorities } from "../../base/flow/priority.ts";
-import type { WaitingLevels } from "../../base/flow/priority-queue.ts";
 import type { Exchange } from "./exchange.ts";
 
 /**
@@ -26,8 +24,6 @@ export interface Traffic {
   readonly controlRequests: CallsGauge;
   /** About how many bytes the inputs of the waiting calls hold. */
   readonly waitingBytes: number;
-  /** The waiting calls and their bytes, by priority. */
-  readonly waitingByPriority: WaitingLevels;
   /** Bytes of encoded frames that wait for room to be sent. */
   readonly queuedBytes: number;
 }
@@ -36,7 +32,6 @@ export interface Traffic {
 export function trafficOf(exchanges: Iterable<Exchange>): Traffic {
   const calls = { out: 0, waiting: 0, in: 0 };
   const controlRequests = { out: 0, waiting: 0, in: 0 };
-  const waitingByPriority = noneWaiting();
   let waitingBytes = 0;
   let queuedBytes = 0;
   for (const { outgoing, incoming, session } of exchanges) {
@@ -49,16 +44,6 @@ export function trafficOf(exchanges: Iterable<Exchange>): Traffic {
     controlRequests.in += incoming.size - incoming.usersSize;
     waitingBytes += waiting.bytes;
     queuedBytes += session.outbox.queuedBytes;
-    const { levels } = waiting;
-    for (const priority of priorities) {
-      waitingByPriority[priority].calls += levels[priority].calls;
-      waitingByPriority[priority].bytes += levels[priority].bytes;
-    }
   }
-  return { calls, controlRequests, waitingBytes, waitingByPriority, queuedBytes };
-}
-
-function noneWaiting(): Record<Priority, { calls: number; bytes: number }> {
-  const none = () => ({ calls: 0, bytes: 0 });
-  return { control: none(), high: none(), normal: none(), low: none() };
+  return { calls, controlRequests, waitingBytes, queuedBytes };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Priority } from "../../base/flow/priority.ts";
-import { frameFlag, frameKind, priorityOf, senderState } from "../../wire/frame.ts";
+import { frameFlag, frameKind, senderState } from "../../wire/frame.ts";
 import { FakeCall, peerGreeting } from "../connection/fake-services.test-support.ts";
 import { decoded, expectFault, gone, open } from "./scripted-session.test-support.ts";
 
@@ -59,10 +59,10 @@ describe("calls that find the window full", () => {
 
   it("go by priority, which travels with them", () => {
     const all = full();
-    for (const priority of ["low", "normal", "high", "control"] as const) all.wait(priority, priority);
-    const sent = all.answer(4);
-    expect(sent.map(decoded)).toEqual(["control", "high", "normal", "low"]);
-    expect(sent.map(({ flags }) => priorityOf(flags))).toEqual(["control", "high", "normal", "low"]);
+    for (const priority of ["normal", "control", "normal"] as const) all.wait(priority, priority);
+    const sent = all.answer(3);
+    expect(sent.map(decoded)).toEqual(["control", "normal", "normal"]);
+    expect(sent.map(({ flags }) => flags)).toEqual([frameFlag.control, 0, 0]);
   });
 
   it("keep others behind them that come when there is a place again", () => {
@@ -140,18 +140,18 @@ describe("calls that find the window full", () => {
     expect(all.port.frames.at(-1)).toMatchObject({ kind: frameKind.cancel, callId: late.id });
   });
 
-  it("are bounded in number: a more urgent one takes the place of a less urgent one, which is told", () => {
+  it("are bounded in number: a control call takes the place of another, which hears of it", () => {
     const all = open({}, {}, { maxWaiting: 2 });
     for (let i = 0; i < slots; i++) all.outgoing.request(new FakeCall(), 0, laterMs, undefined);
-    const low = [new FakeCall({ priority: "low" }), new FakeCall({ priority: "low" })] as const;
-    for (const call of low) all.outgoing.request(call, 0, laterMs, undefined);
-    expect(() => all.outgoing.request(new FakeCall({ priority: "low" }), 0, laterMs, undefined)).toThrow(
+    const calls = [new FakeCall(), new FakeCall()] as const;
+    for (const call of calls) all.outgoing.request(call, 0, laterMs, undefined);
+    expect(() => all.outgoing.request(new FakeCall(), 0, laterMs, undefined)).toThrow(
       "its window of 8 (of 8 granted) is full, and 2 calls with 32 bytes wait, maxWaiting is 2",
     );
-    all.outgoing.request(new FakeCall({ priority: "high" }), 0, laterMs, undefined);
-    expect(low[1].failures[0]).toMatchObject({ code: "resource_exhausted", notExecuted: true });
-    expect(low[1].failures[0]?.message).toContain("a call of higher priority displaced this one");
-    expect([low[0].failures.length, all.outgoing.waiting.size]).toEqual([0, 2]);
+    all.outgoing.request(new FakeCall({ priority: "control" }), 0, laterMs, undefined);
+    expect(calls[1].failures[0]).toMatchObject({ code: "resource_exhausted", notExecuted: true });
+    expect(calls[1].failures[0]?.message).toContain("a control call displaced this one");
+    expect([calls[0].failures.length, all.outgoing.waiting.size]).toEqual([0, 2]);
     expect(all.host.counters).toMatchObject({ callsWaited: 3, callsNotAdmitted: 2 });
   });
 
@@ -163,7 +163,7 @@ describe("calls that find the window full", () => {
       "1 calls with 916 bytes wait, maxWaiting is 131072, maxWaitingBytes 1024",
     );
     all.outgoing.request(new FakeCall(), 0, laterMs, 1);
-    expect(all.outgoing.waiting.levels.normal).toEqual({ calls: 2, bytes: 932 });
+    expect([all.outgoing.waiting.size, all.outgoing.waiting.bytes]).toEqual([2, 932]);
   });
 
   it("have not been executed when the session ends, and say so", () => {

@@ -1,9 +1,4 @@
-import {
-  PriorityQueue,
-  type Queued,
-  type QueueLimits,
-  type WaitingLevels,
-} from "../../base/flow/priority-queue.ts";
+import { PriorityQueue, type Queued, type QueueLimits } from "../../base/flow/priority-queue.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import { exhausted } from "./call-errors.ts";
 
@@ -48,7 +43,7 @@ export class WaitingCalls {
    * best chance of an answer in time (adaptive LIFO: B. Maurer, "Fail at Scale", ACM Queue 2015).
    */
   next(nowMs: number): WaitingCall | undefined {
-    const priority = this.#queue.takeTurn();
+    const priority = this.#queue.turn;
     if (priority === undefined) return undefined;
     const oldest = this.#queue.oldest(priority) as WaitingCall;
     const isLate = nowMs - oldest.queuedMs > oldest.endMs - nowMs;
@@ -72,10 +67,6 @@ export class WaitingCalls {
     const all = [...this.#queue];
     for (const waiting of all) this.#takeOut(waiting);
     return all;
-  }
-
-  get levels(): WaitingLevels {
-    return this.#queue.levels;
   }
 }
 

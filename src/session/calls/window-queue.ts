@@ -56,7 +56,7 @@ export class WindowQueue {
     this.#watchStarving();
     for (const { call: other } of out) {
       counters.callsNotAdmitted++;
-      other.onFailure(exhausted(`a call of higher priority displaced this one: ${this.#levels()}`));
+      other.onFailure(exhausted(`a control call displaced this one: ${this.#levels()}`));
     }
   }
 

@@ -119,8 +119,8 @@ export function simulate(scenario: Scenario): Result {
   const betweenMs = handlerMs / places / load;
   const endMs = seconds * 1000;
   const countsMs = endMs / 5;
-  const waits: Record<Priority, number[]> = { control: [], high: [], normal: [], low: [] };
-  const offered: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
+  const waits: Record<Priority, number[]> = { control: [], normal: [] };
+  const offered: Record<Priority, number> = { control: 0, normal: 0 };
   let begun = 0;
   let late = 0;
 
@@ -178,9 +178,7 @@ export function simulate(scenario: Scenario): Result {
     most: gate.most,
     classes: {
       control: result("control"),
-      high: result("high"),
       normal: result("normal"),
-      low: result("low"),
     },
     shed: gate.admission.stats().shed,
   };
