@@ -4,7 +4,6 @@
 // results go to bench/results/.
 import { join } from "node:path";
 import { endChildrenOnSignal, live, root } from "./setup/command.mjs";
-import { installPrograms } from "./setup/programs.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { devices, guest, prepareGuest, smallBuffers } from "./test/rdma.mjs";
 
@@ -19,17 +18,8 @@ const chosen = Object.entries(devices).filter(([name]) => !args.some(isDevice) |
 const options = args.filter((arg) => !isDevice(arg));
 const isUsual = options[0] === undefined || options[0].startsWith("-");
 const usual = ["small", "bulk", "floor", "bulk-registration"];
-/** Files of the guest lie in memory, which devices may write; those of a disk's file system they may not. */
-const needsDisk = options.includes("writable-file");
-const onDisk = [
-  ...["sh", "-ec"],
-  "mkdir /tmp/disk; truncate -s 96M /tmp/disk.img; mkfs.ext4 -q /tmp/disk.img; mount $(losetup --find --show /tmp/disk.img) /tmp/disk;" +
-    ' export TMPDIR=/tmp/disk; exec "$@"',
-  "sh",
-];
 try {
   await setUp("bench");
-  if (needsDisk) await installPrograms("files cannot be measured", { "mkfs.ext4": "e2fsprogs" });
   await prepareGuest();
 } catch (error) {
   reportFailure(error);
@@ -37,7 +27,7 @@ try {
 }
 for (const [name, host] of chosen) {
   const ending = await live(guest, [
-    ...["--timeout", limitSeconds, "--out", folder, "--", ...(needsDisk ? onDisk : []), "env", smallBuffers],
+    ...["--timeout", limitSeconds, "--out", folder, "--", "env", smallBuffers],
     ...[process.execPath, "build/bench/main.js", ...(isUsual ? usual : []), "--quick", "--round-ms", "400"],
     ...["--verbs", host, "--contenders", "verbs,tcp-link"],
     ...(isUsual ? ["--json", join(folder, `rdma-${name}.json`)] : []),

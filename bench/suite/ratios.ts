@@ -257,11 +257,6 @@ const furtherRatios: readonly Definition[] = [
     ours: [`${key}.mapfile.get_gbps`],
     theirs: theirs.map((net) => `${net}.mapfile.gbps`),
   })),
-  ...["get", "put"].map((op) => ({
-    name: `verbs.writable_file.${op}_vs_memory`,
-    ours: [`verbs.writable_file.file.${op}_gbps`],
-    theirs: [`verbs.writable_file.memory.${op}_gbps`],
-  })),
   ...["64KiB", "1MiB", "16MiB"].flatMap((size) =>
     [1, 4, 8].flatMap((inFlight) => besideFloor(size, inFlight)),
   ),

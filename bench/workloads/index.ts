@@ -34,7 +34,6 @@ import { streams } from "./streams.ts";
 import { telemetry } from "./telemetry.ts";
 import { webBeside } from "./web-beside.ts";
 import { wheel } from "./wheel.ts";
-import { writableFile } from "./writable-file.ts";
 
 /**
  * All that `npm run bench` measures, in the order in which it is run and reported. A workload is a file in this folder
@@ -57,7 +56,6 @@ export const workloads: readonly Workload[] = [
   bulkScatter,
   bulkSmall,
   mapfile,
-  writableFile,
   byteStreams,
   fiRmaBw,
   floor,

@@ -167,7 +167,7 @@ export class RegionCore {
   #registrationFor(keys: KeyIssuer, lasting: LastingRegistrations | undefined): UsedRegistration {
     const allowed = rights[this.access];
     if (lasting === undefined || this.#keys === "call")
-      return new RegionRegistration(keys, this.segments, allowed, lasting?.putsByRequest);
+      return new RegionRegistration(keys, this.segments, allowed);
     const registration = lasting.of(this, allowed, (gone) => {
       this.#lasting.delete(gone);
       this.#settle();

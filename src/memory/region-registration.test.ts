@@ -27,41 +27,25 @@ function setUp<P extends FakePort>(port: P) {
   return { port, clock, core, lasting, grant, released };
 }
 
-describe("memory that peers may write and the port does not let them", () => {
-  const registered = (port: FakePort) => [...port.rights.values()];
+describe("memory that the port does not let peers write", () => {
+  it.each(["write", "read_write"] as const)("is refused to a peer that may %s it", (may) => {
+    for (const keys of ["call", "region"] as const) {
+      const port = new FakePort();
+      const segments = [new Uint8Array(60), new Uint8Array(40)];
+      port.unpinned.add((segments[1] as Uint8Array).buffer);
+      const core = new RegionCore({ onRegionReleased: ignore }, segments, may, { keys });
+      expect(() => core.grantTo(port, ignore, new LastingRegistrations(port))).toThrow("pins no files");
+      expect([port.rights.size, core.grants]).toEqual([0, 0]);
+    }
+  });
 
-  it.each([
-    ["write", 2, [], true],
-    ["read_write", 3, [access.remoteRead, access.remoteRead], false],
-  ] as const)(
-    "granted as %s is named for puts by request, and registered for what is left",
-    (may, rights, held, isByRequest) => {
-      for (const keys of ["call", "region"] as const) {
-        const port = new FakePort();
-        const segments = [new Uint8Array(60), new Uint8Array(40)];
-        for (const { buffer } of segments) port.unpinned.add(buffer);
-        const core = new RegionCore({ onRegionReleased: ignore }, segments, may, { keys });
-        const lasting = new LastingRegistrations(port);
-        expect(() => core.grantTo(port, ignore, lasting)).toThrow("pins no files");
-        expect([registered(port), core.grants]).toEqual([[], 0]);
-        lasting.putsByRequest = true;
-        const grant = core.grantTo(port, ignore, lasting);
-        expect(grant.descriptor).toMatchObject({ access: rights, bytes: 100, putsByRequest: true });
-        expect([registered(port), grant.isByRequest]).toEqual([held, isByRequest]);
-        grant.release();
-        core.dispose();
-        expect(registered(port)).toEqual([]);
-      }
-    },
-  );
-
-  it("is refused as before where something else is the reason", () => {
+  it("is granted to a peer that may read it", () => {
     const port = new FakePort();
-    const lasting = new LastingRegistrations(port);
-    lasting.putsByRequest = true;
-    const core = new RegionCore({ onRegionReleased: ignore }, [new Uint8Array(60)], "write");
-    port.refuseMemory = new Error("no memory");
-    expect(() => core.grantTo(port, ignore, lasting)).toThrow("no memory");
+    const memory = new Uint8Array(60);
+    port.unpinned.add(memory.buffer);
+    const core = new RegionCore({ onRegionReleased: ignore }, [memory], "read");
+    core.grantTo(port, ignore);
+    expect([...port.rights.values()]).toEqual([access.remoteRead]);
   });
 });
 

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { isPinRefusal } from "../fabric/libfabric/file-memory.ts";
-import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import type { Port, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import type { Grant, UsedRegistration } from "./grant.ts";
 
@@ -31,23 +30,17 @@ export class RegionRegistration {
   readonly #keys: KeyIssuer;
   readonly #registered: readonly RegisteredMemory[];
 
-  /**
-   * Registers `segments` with these rights. `putsByRequest`: the peer can ask for what the port does not let it write.
-   *
-   * @throws RpcError of the provider; then nothing stays registered.
-   */
-  constructor(keys: KeyIssuer, segments: readonly Uint8Array[], rights: number, putsByRequest = false) {
-    const made = issue(keys, segments, rights, putsByRequest);
-    this.#keys = made.keys;
-    this.#registered = made.registered;
+  /** Registers `segments` with these rights. @throws RpcError of the provider; then nothing stays registered. */
+  constructor(keys: KeyIssuer, segments: readonly Uint8Array[], rights: number) {
+    this.#keys = keys;
+    this.#registered = registerAll(keys, segments, rights);
     const described = this.#registered.map(({ key, base }, index) => {
       const bytes = segments[index] as Uint8Array;
       granted.set(key, { bytes, address: base });
       return { key, address: base, bytes: bytes.byteLength };
     });
     const bytes = described.reduce((sum, segment) => sum + segment.bytes, 0);
-    const descriptor = { access: rights, bytes, segments: described };
-    this.descriptor = made.putsByRequest ? { ...descriptor, putsByRequest: true } : descriptor;
+    this.descriptor = { access: rights, bytes, segments: described };
   }
 
   /** Whether the peer has no access to the memory itself. */
@@ -66,29 +59,6 @@ export class RegionRegistration {
       this.#keys.deregister(index, onSegment);
     }
     onSegment();
-  }
-}
-
-interface IssuedKeys {
-  readonly keys: KeyIssuer;
-  readonly registered: readonly RegisteredMemory[];
-  readonly putsByRequest: boolean;
-}
-
-/** A device that does not pin a file for writing pins it for reading. What peers only write needs names alone. */
-function issue(
-  keys: KeyIssuer,
-  segments: readonly Uint8Array[],
-  rights: number,
-  mayBeAsked: boolean,
-): IssuedKeys {
-  try {
-    return { keys, registered: registerAll(keys, segments, rights), putsByRequest: false };
-  } catch (error) {
-    if (!mayBeAsked || (rights & access.remoteWrite) === 0 || !isPinRefusal(error)) throw error;
-    const issuer = (rights & access.remoteRead) === 0 ? unregistered : keys;
-    const registered = registerAll(issuer, segments, access.remoteRead);
-    return { keys: issuer, registered, putsByRequest: true };
   }
 }
 
@@ -217,8 +187,6 @@ export class LastingRegistration implements Grant {
 export class LastingRegistrations {
   readonly #keys: KeyIssuer;
   readonly #byRegion = new Map<RegionMemory, LastingRegistration>();
-  /** The peer asks for puts into memory that the port does not let it write. */
-  putsByRequest = false;
 
   constructor(keys: KeyIssuer) {
     this.#keys = keys;
@@ -237,7 +205,7 @@ export class LastingRegistrations {
   ): LastingRegistration {
     const known = this.#byRegion.get(region);
     if (known !== undefined) return known;
-    const registration = new RegionRegistration(this.#keys, region.segments, rights, this.putsByRequest);
+    const registration = new RegionRegistration(this.#keys, region.segments, rights);
     const onReleasing = () => void this.#byRegion.delete(region);
     const made = new LastingRegistration(registration, region, onReleasing, onGone);
     this.#byRegion.set(region, made);

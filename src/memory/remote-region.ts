@@ -27,7 +27,6 @@ export class RemoteRegion<A extends Access = Access> {
   private readonly segments: readonly RegionSegment[];
   private readonly grantKey: bigint;
   private readonly grantOffset: number;
-  private readonly putsByRequest: boolean;
 
   /** @internal Decoded from a request. */
   constructor(
@@ -42,7 +41,6 @@ export class RemoteRegion<A extends Access = Access> {
     this.access = accessOf(descriptor.access) as Granting<A>;
     this.grantKey = grantKey;
     this.grantOffset = grantOffset;
-    this.putsByRequest = descriptor.putsByRequest ?? false;
   }
 
   /**
@@ -57,7 +55,7 @@ export class RemoteRegion<A extends Access = Access> {
     const segments = sliceRemoteSegments(this.segments, offset, length);
     return new RemoteRegion(
       this.call,
-      { access, bytes: length, segments, putsByRequest: this.putsByRequest },
+      { access, bytes: length, segments },
       this.grantKey,
       this.grantOffset + offset,
     );
@@ -75,8 +73,6 @@ export interface RemoteGrant {
   readonly grantKey: bigint;
   /** Where this region, or slice, begins in what was granted. */
   readonly grantOffset: number;
-  /** The fabric cannot write there: its owner is asked to take what is put. */
-  readonly putsByRequest: boolean;
 }
 
 /** The grant behind a remote region. Costs nothing: it is the same object. */

@@ -18,7 +18,6 @@ function setUp() {
     clock: new FakeClock(),
     wakeProgress: () => {},
     onLanded: () => {},
-    putMover: { start: () => expect.fail("no test puts by request") },
   };
   const route = way as PeerLink;
   const call = new IncomingCall({ answer: () => {} }, 1 << 20, 0);

@@ -18,9 +18,8 @@ const maxPoolBytes = 32 * 1024 * 1024;
 const idleMs = 500;
 
 /**
- * Registered memory through which sealed bulk travels, and what a port cannot write where it belongs. Peers may read
- * `readable`, which holds ciphertext and nothing else. `own` is private: pieces are pulled into it and opened or copied
- * from there, as nobody else can write to it meanwhile.
+ * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
+ * else. `own` is private: pieces are pulled into it and opened from there, as nobody else can write to it meanwhile.
  */
 export class Staging {
   readonly readable: PiecePool;

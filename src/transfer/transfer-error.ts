@@ -29,7 +29,7 @@ const lostFile = {
   code: "data_loss",
   why: "the memory of one side shows a file that has lost bytes",
 } as const;
-const unpinned = { code: "unimplemented", why: pinsNoFiles } as const;
+const noPin = { code: "unimplemented", why: pinsNoFiles } as const;
 
 /** The user stopped the transfer: `reason` is the signal's, or the milliseconds that have passed. */
 export function givenUp(failed: Failed, reason: unknown): RpcError {
@@ -73,6 +73,12 @@ export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
   });
 }
 
+/** The device cannot write the local memory. */
+export function unpinned(failed: Failed): RpcError {
+  const { code, why } = noPin;
+  return new RpcError({ code, message: `${describe(failed)}: ${why}`, origin: "local", transferredBytes: 0 });
+}
+
 /** Local memory shows a file that has lost bytes: what moved may be zeros. */
 export function lostLocally(failed: Failed): RpcError {
   const { code, message, origin } = lostBytes(`${describe(failed)}: the local memory`);
@@ -89,7 +95,7 @@ export interface Refusal {
 /** The provider rejected the transfer with `status`. */
 export function refused(failed: Failed, status: number): Refusal {
   const { port, explain } = failed.route;
-  const noFile = status !== noMemory ? undefined : port.scheme === "verbs" ? unpinned : lostFile;
+  const noFile = status !== noMemory ? undefined : port.scheme === "verbs" ? noPin : lostFile;
   const reason = noFile?.why ?? reasons[status];
   const error = fabricError({
     provider: port.provider,

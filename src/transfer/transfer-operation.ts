@@ -7,16 +7,14 @@ import type { Port } from "../fabric/port.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold, holdTarget } from "../memory/registration-cache.ts";
-import { sliceRemoteSegments } from "../memory/remote-region.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
 import { type LocalSegment, planExtents, type RegisteredPart } from "./extents.ts";
-import { type Pacing, pacingOf } from "./pacing.ts";
+import { pacingOf } from "./pacing.ts";
 import { sendPutNotification } from "./put-notification.ts";
-import { Scheduler } from "./scheduler.ts";
-import { StagedGet, type StagedListener } from "./staged-get.ts";
-import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
+import { type OneSidedListener, Scheduler } from "./scheduler.ts";
+import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly, unpinned } from "./transfer-error.ts";
 import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
 import { verify } from "./verify-checksum.ts";
@@ -35,7 +33,7 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
  * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements StagedListener, SealedTransferListener {
+export class TransferOperation implements OneSidedListener, SealedTransferListener {
   readonly op: "get" | "put";
   readonly route: PeerLink;
   readonly #scope: TransferScope;
@@ -132,12 +130,9 @@ export class TransferOperation implements StagedListener, SealedTransferListener
   #post(parts: readonly CheckedPart[]): void {
     const { port, address, clock, sealedMover } = this.route;
     this.#beganMs = clock.now();
-    if (sealedMover !== undefined) return this.#postByRequest(sealedMover, parts);
-    if (this.op === "put" && parts.some(({ remote }) => remote.putsByRequest))
-      return this.#postByRequest(this.route.putMover, parts);
+    if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
     const pacing = pacingOf(port, this.#options);
     const registered = this.#register(port, parts);
-    if (registered === undefined) return this.#postStaged(parts, pacing);
     const extents = planExtents(registered);
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
     const notification = isOne ? this.#carriedNotification() : undefined;
@@ -152,14 +147,14 @@ export class TransferOperation implements StagedListener, SealedTransferListener
     });
   }
 
-  /** The parts with their local memory registered. Undefined where the port cannot write to some of it. */
-  #register(port: Port, parts: readonly CheckedPart[]): RegisteredPart[] | undefined {
+  /** The parts with their local memory registered. @throws RpcError where the port cannot write to some of it. */
+  #register(port: Port, parts: readonly CheckedPart[]): RegisteredPart[] {
     const registered: RegisteredPart[] = [];
     for (const { remote, offset, bytes, local } of parts) {
       const segments: LocalSegment[] = [];
       for (const view of local) {
         const held = this.op === "get" ? holdTarget(port, view) : hold(port, view);
-        if (held === undefined) return undefined;
+        if (held === undefined) throw unpinned(this);
         this.#held.push(held);
         segments.push({ memory: held.memory, offset: held.offset, bytes: view.byteLength });
       }
@@ -174,29 +169,10 @@ export class TransferOperation implements StagedListener, SealedTransferListener
     return registered;
   }
 
-  #postStaged(parts: readonly CheckedPart[], pacing: Pacing): void {
-    this.#useLocal(parts);
-    const staged = new StagedGet({
-      peer: this.route,
-      remote: parts.flatMap(({ remote, offset, bytes }) =>
-        sliceRemoteSegments(remote.segments, offset, bytes),
-      ),
-      local: parts.flatMap(({ local }) => local),
-      pacing,
-      listener: this,
-    });
-    this.#chunked = staged;
-    staged.start();
-  }
-
-  /** The memory stays in use until the transfer has landed, also where it is not registered. */
-  #useLocal(parts: readonly CheckedPart[]): void {
+  #postSealed(mover: SealedMover, parts: readonly CheckedPart[]): void {
+    // The memory stays in use until the transfer has landed, also where it is not registered.
     for (const { local } of parts) for (const view of local) assertFixed(view);
     this.#held.push(...parts.map(({ local }) => useAll(local)));
-  }
-
-  #postByRequest(mover: SealedMover, parts: readonly CheckedPart[]): void {
-    this.#useLocal(parts);
     this.#chunked = mover.start({
       op: this.op,
       parts: parts.map(({ remote: { grantKey, grantOffset }, offset, local }) => ({
@@ -235,12 +211,6 @@ export class TransferOperation implements StagedListener, SealedTransferListener
     this.#moveEnded();
     if (!this.#settled && this.moved === this.total) this.#complete();
     else this.#fail(error === undefined ? stoppedEarly(this) : refusedByOwner(this, error));
-    this.#afterMove();
-  }
-
-  onStagingFailed(error: RpcError): void {
-    this.#moveEnded();
-    this.#fail(error);
     this.#afterMove();
   }
 

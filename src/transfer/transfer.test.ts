@@ -26,7 +26,6 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
     clock,
     wakeProgress: () => {},
     onLanded: (op, bytes) => void landed.push([op, bytes]),
-    putMover: { start: () => expect.fail("no test puts by request") },
   };
   const route = way as PeerLink;
   const call = new IncomingCall({ answer: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
@@ -50,6 +49,29 @@ const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
 };
 
 describe("transfer", () => {
+  it("refuses to get into memory that the port cannot write, and puts from it", async () => {
+    const { port, route, call, remote, get } = setUp();
+    const file = new Uint8Array(40);
+    port.unpinned.add(file.buffer);
+    expect(await failure(get(file))).toMatchObject({
+      code: "unimplemented",
+      message: expect.stringContaining(
+        "get of 40 bytes at offset 0: the device pins no pages of a file for writing",
+      ),
+      transferredBytes: 0,
+    });
+    expect([port.pulls.length, registrations(port).held, call.transfers]).toEqual([0, 0, 0]);
+    const parts = [
+      { local: new Uint8Array(10), remote },
+      { local: file, remote, offset: 20 },
+    ];
+    expect((await failure(transferParts("get", route, call, parts))).code).toBe("unimplemented");
+    expect(registrations(port).held).toBe(0);
+    const put = transfer("put", route, call, remote, file);
+    port.transfers[0]?.settle(0);
+    expect(await put).toBe(40);
+  });
+
   it("leaves its failure to the call when its handler forgets it", async () => {
     const { port, get, call } = setUp();
     call.begin();

@@ -43,8 +43,6 @@ export interface Greeting extends ReturnPath {
 export const feature = {
   /** Frames of the kind `executed`. */
   executed: 1,
-  /** Regions into which puts go by request. */
-  putsByRequest: 4,
 } as const;
 
 /** The address of one lane of a dispatcher. */

@@ -5,7 +5,7 @@ import { DecodeError, EncodeError, type RegionCodec, registerExtension } from ".
  *
  *   0  u8   version: 1
  *   1  u8   access: 1 the receiver may read, 2 it may write, 3 both
- *   2  u16  1: the receiver asks its owner to take what it puts, since the fabric cannot write there; else 0
+ *   2  u16  zero
  *   4  u32  how many segments follow
  *   8  u64  length of all of them together, in bytes
  *
@@ -22,8 +22,6 @@ export const regionSegmentBytes = 24;
 export const maxRegionSegments = 4096;
 
 const version = 1;
-/** In the header's third byte. */
-const byRequest = 1;
 const lastAddress = 0xffff_ffff_ffff_ffffn;
 
 /** A segment of a region: contiguous memory. */
@@ -40,21 +38,13 @@ export interface RegionDescriptor {
   /** The length of all segments together. A region of no bytes has no segments. */
   readonly bytes: number;
   readonly segments: readonly RegionSegment[];
-  /** The fabric cannot write there: the receiver asks its owner to take what it puts. Default false. */
-  readonly putsByRequest?: boolean;
 }
 
-export function writeRegionDescriptor({
-  access,
-  bytes,
-  segments,
-  putsByRequest = false,
-}: RegionDescriptor): Uint8Array {
+export function writeRegionDescriptor({ access, bytes, segments }: RegionDescriptor): Uint8Array {
   const payload = new Uint8Array(regionHeaderBytes + segments.length * regionSegmentBytes);
   const view = new DataView(payload.buffer);
   view.setUint8(0, version);
   view.setUint8(1, access);
-  view.setUint16(2, putsByRequest ? byRequest : 0, true);
   view.setUint32(4, segments.length, true);
   view.setBigUint64(8, BigInt(bytes), true);
   let at = regionHeaderBytes;
@@ -82,8 +72,7 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
   if (view.getUint8(0) !== version) return `region descriptor has version ${view.getUint8(0)}`;
   const access = view.getUint8(1);
   if (access < 1 || access > 3) return `region descriptor has access ${access}`;
-  const flags = view.getUint16(2, true);
-  if (flags !== 0 && flags !== byRequest) return "region descriptor has unknown bytes";
+  if (view.getUint16(2, true) !== 0) return "region descriptor has unknown bytes";
   const count = view.getUint32(4, true);
   const held = (payload.byteLength - regionHeaderBytes) / regionSegmentBytes;
   if (count !== held) return `region descriptor states ${count} segments and has ${held}`;
@@ -102,8 +91,7 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
     segments.push({ key: view.getBigUint64(at, true), address, bytes: Number(length) });
   }
   if (sum !== total) return `region descriptor states ${total} bytes, its segments have another sum`;
-  const descriptor = { access, bytes: Number(total), segments };
-  return flags === byRequest ? { ...descriptor, putsByRequest: true } : descriptor;
+  return { access, bytes: Number(total), segments };
 }
 
 /** Registers the class whose instances are sent as region descriptors. The layer that owns the class calls it once. */

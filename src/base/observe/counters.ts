@@ -36,11 +36,6 @@ export interface Counters {
   /** Bytes that `get` and `put` moved. */
   bytesGot: number;
   bytesPut: number;
-  /**
-   * Bytes of those, and of what peers put here, that went through memory of this engine into a file: a device does not
-   * write pages of files.
-   */
-  bytesStaged: number;
   /** Sessions opened; of those, lost (connection lost, peer silent, malformed bytes) and closed by either side. */
   sessionsOpened: number;
   sessionsLost: number;
@@ -98,7 +93,6 @@ export function newCounters(): Counters {
     bodiesPulled: 0,
     bytesGot: 0,
     bytesPut: 0,
-    bytesStaged: 0,
     sessionsOpened: 0,
     sessionsLost: 0,
     sessionsClosed: 0,

@@ -7,7 +7,7 @@ import type { NativeError } from "./native-error.ts";
 
 /** What a device says to memory of a file in the page cache, as EFAULT or EOPNOTSUPP. */
 export const pinsNoFiles =
-  "the device pins no pages of a file for writing: use memory of engine.pool, or a memfd";
+  'the device pins no pages of a file for writing: use memory of engine.pool and copy, or the access "read"';
 
 /** Buffers that show files. */
 const shown = new WeakSet<ArrayBufferLike>();

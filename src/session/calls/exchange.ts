@@ -10,7 +10,7 @@ import { ControlRequest } from "../../transfer/control/control-request.ts";
 import type { ControlRequestOptions, PeerLink } from "../../transfer/control/peer-link.ts";
 import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
 import { SessionMover } from "../../transfer/sealed/mover.ts";
-import { PutOwner, SessionOwner } from "../../transfer/sealed/owner.ts";
+import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { feature, type Greeting, type LaneAddress, type ToldHealth } from "../../wire/handshake.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
@@ -31,9 +31,6 @@ export class Exchange implements SessionPart, PeerLink {
   readonly incoming: IncomingCalls;
   #sealedMover: SessionMover | undefined;
   #sealedOwner: SessionOwner | undefined;
-  /** For puts that the fabric cannot make, where regions travel as they are. */
-  #plainMover: SessionMover | undefined;
-  #plainOwner: PutOwner | undefined;
 
   constructor(session: SessionContext) {
     this.session = session;
@@ -61,7 +58,6 @@ export class Exchange implements SessionPart, PeerLink {
 
   onOpen({ requests, features }: Greeting): void {
     this.outgoing.limit(requests);
-    this.grants.lasting.putsByRequest = features?.includes(feature.putsByRequest) ?? false;
     if (features?.includes(feature.executed)) this.incoming.executed = new ExecutedCalls(this.session);
   }
 
@@ -91,8 +87,8 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   end(reason: RpcError, teardown: Teardown): void {
-    for (const each of [this.#sealedMover, this.#sealedOwner, this.#plainMover, this.#plainOwner])
-      each?.end();
+    this.#sealedMover?.end();
+    this.#sealedOwner?.end();
     const lasting = this.grants.lasting.end();
     teardown.addGrants([...this.outgoing.end(reason), ...lasting]);
     teardown.addTransfers(this.incoming.end(reason, teardown.onTransferEnded));
@@ -147,14 +143,6 @@ export class Exchange implements SessionPart, PeerLink {
     const { regions } = this.session.sealing;
     if (regions !== undefined) this.#sealedOwner ??= new SessionOwner(this, regions);
     return this.#sealedOwner;
-  }
-
-  get putMover(): SessionMover {
-    return this.sealedMover ?? (this.#plainMover ??= new SessionMover(this));
-  }
-
-  get pieceOwner(): PutOwner {
-    return this.sealedOwner ?? (this.#plainOwner ??= new PutOwner(this));
   }
 
   get clock(): Clock {

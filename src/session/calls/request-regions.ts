@@ -69,12 +69,12 @@ export class GrantingCodec implements RegionCodec {
   }
 
   /** What the peer asks about finds the grant as long as it lasts, and no longer. */
-  #record(region: Region, grant: Grant, { segments, putsByRequest }: RegionDescriptor): Grant {
+  #record(region: Region, grant: Grant, { segments }: RegionDescriptor): Grant {
     const [first] = segments;
     if (first === undefined) return grant;
     const { key } = first;
     const grants = this.#grants;
-    grants.add(key, region, grant.isByRequest !== true && putsByRequest !== true);
+    grants.add(key, region, grant.isByRequest !== true);
     return withEnds(grant, {
       release(onReleased) {
         grants.delete(key);

@@ -1,6 +1,5 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
-import { isNodeScheme, type Scheme } from "../../fabric/libfabric/url.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
@@ -462,19 +461,12 @@ export class Opening implements TlsListener {
       immediateBytes: port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
       bodyStallMs: Math.ceil(limits.maxBodyStallMs),
-      features: featuresOf(port.scheme),
+      features: [feature.executed],
       ...(ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
       lanes,
       services: table,
     };
   }
-}
-
-/** The features that this side names in a session on a port of this scheme. */
-function featuresOf(scheme: Scheme): readonly number[] {
-  // The port may be one of a device, which pins the memory that peers write.
-  const pinsMemory = scheme === "verbs" || isNodeScheme(scheme);
-  return pinsMemory ? [feature.executed, feature.putsByRequest] : [feature.executed];
 }
 
 const unsealed = "before the session was sealed";

@@ -9,7 +9,7 @@ import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { LaneAddress, ToldHealth } from "../../wire/handshake.ts";
-import type { PieceOwner, SealedOwner } from "./sealed-bulk.ts";
+import type { SealedOwner } from "./sealed-bulk.ts";
 import type { TransferRoute } from "./transfer-route.ts";
 
 export interface ControlRequestOptions {
@@ -54,8 +54,6 @@ export interface PeerLink extends TransferRoute, Answering {
   readonly grants: GrantedRegions;
   /** Present where bulk travels sealed. */
   readonly sealedOwner?: SealedOwner | undefined;
-  /** Takes what the peer puts by request, sealed or not. */
-  readonly pieceOwner: PieceOwner;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
   onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;

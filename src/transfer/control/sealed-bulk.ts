@@ -48,15 +48,11 @@ export interface PieceRange {
   readonly bytes: number;
 }
 
-/** Where a piece lies, at the side that has put it there. */
-export interface PiecePlace {
+/** Where the ciphertext of a piece lies, at the side that has put it there, and what opens it. */
+export interface SealedPiece {
   /** The key of its memory. */
   readonly key: bigint;
   readonly address: bigint;
-}
-
-/** Where the ciphertext of a piece lies, and what opens it. */
-export interface SealedPiece extends PiecePlace {
   /** Which of its side's sealings this is: the nonce. */
   readonly counter: number;
   readonly tag: Uint8Array;
@@ -69,20 +65,16 @@ export interface WantedPiece {
   readonly slot: number;
 }
 
-/** A piece that the peer puts: sealed, or as it is where the session's bulk travels so. */
+/** A piece that the peer puts. */
 export interface OfferedPiece {
   readonly ranges: readonly PieceRange[];
-  readonly at: SealedPiece | PiecePlace;
+  readonly at: SealedPiece;
 }
 
-/** Takes what the peer puts by request. What it throws or rejects with is the answer to the peer. */
-export interface PieceOwner {
+/** Serves the peer's sealed transfers. What it throws or rejects with is the answer to the peer. */
+export interface SealedOwner {
   /** Pulls the piece, and puts its bytes in place. */
   put(call: IncomingCall, offered: OfferedPiece): Promise<void>;
-}
-
-/** Serves the peer's sealed transfers, in the same way. */
-export interface SealedOwner extends PieceOwner {
   /** Seals the piece, and answers where it lies. */
   get(call: IncomingCall, wanted: WantedPiece): Promise<void>;
   /** The peer reads none of its pieces any more, or none of those in the slots. */

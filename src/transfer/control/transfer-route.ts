@@ -38,8 +38,6 @@ export interface TransferRoute {
   onLanded(op: "get" | "put", bytes: number): void;
   /** Present where bulk travels sealed: then no one-sided access to a region is possible. */
   readonly sealedMover?: SealedMover | undefined;
-  /** Moves what is put into regions that the fabric cannot write: their owner is asked to take it. */
-  readonly putMover: SealedMover;
   /** Asks the region's owner why its provider rejected a transfer. Undefined when the owner knows no reason. */
   explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
 }

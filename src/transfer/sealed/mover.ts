@@ -1,6 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { realClock } from "../../base/time/clock.ts";
-import { access } from "../../fabric/port.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { ChunkedTransfer, Turns } from "../chunked-transfer.ts";
 import type { PeerLink } from "../control/peer-link.ts";
@@ -11,10 +10,9 @@ import type {
   SealedTransferListener,
 } from "../control/sealed-bulk.ts";
 import { pieceTurns } from "../piece-turns.ts";
-import { PiecePool, pieceBytes, Staging, type StagingPiece, scatter } from "../staging.ts";
+import { Staging, type StagingPiece, scatter } from "../staging.ts";
 import {
   asSealedPiece,
-  copyAll,
   gathered,
   gatherMemory,
   inlineBytes,
@@ -23,7 +21,6 @@ import {
   PieceQueue,
   pieceContext,
   piecesInFlight,
-  placeParts,
   sealedParts,
 } from "./piece.ts";
 
@@ -32,8 +29,6 @@ import {
  * session holds none.
  */
 const keepPiecesMs = 200;
-/** Staging memory for what one peer takes as it is: of a pool, one peer has half. So two pieces are under way. */
-const plainPoolBytes = 4 * pieceBytes;
 /** Pieces of one direction under way: those in the owner's slots, and read ones that wait to be opened. */
 const mostUnderWay = piecesInFlight + 2;
 
@@ -41,14 +36,10 @@ const mostUnderWay = piecesInFlight + 2;
  * This side's gets and puts on one sealed session. No memory of a user is ever registered for the peer: the owner seals
  * into staging memory, from where this side reads and opens, or this side seals into its own, from where the owner
  * does (docs/design/security.md).
- *
- * Without ciphers it moves puts that the owner takes, as they are. Their staging memory is for one peer alone, because
- * who has its key reads all of it.
  */
 export class SessionMover implements SealedMover {
   readonly #peer: PeerLink;
-  readonly #ciphers: PieceCiphers | undefined;
-  #plainPieces: PiecePool | undefined;
+  readonly #ciphers: PieceCiphers;
   readonly #gets: PieceWindow;
   readonly #puts: PieceWindow;
   readonly #inline: SealedWay = {
@@ -59,7 +50,7 @@ export class SessionMover implements SealedMover {
   #cancelRelease: (() => void) | undefined;
   #ended = false;
 
-  constructor(peer: PeerLink, ciphers?: PieceCiphers) {
+  constructor(peer: PeerLink, ciphers: PieceCiphers) {
     this.#peer = peer;
     this.#ciphers = ciphers;
     const releaseSoon = () => this.#releaseSoon();
@@ -101,7 +92,7 @@ export class SessionMover implements SealedMover {
     const answer = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece), slot]);
     const sealed = Array.isArray(answer) ? asSealedPiece(answer) : undefined;
     if (sealed === undefined) throw this.#malformed();
-    const isOpened = await openPiece("get", this.#peer, this.#ciphers?.opener, {
+    const isOpened = await openPiece("get", this.#peer, this.#ciphers.opener, {
       ranges: piece.ranges,
       at: sealed,
       target: () => (transfer.stopped || this.#ended ? undefined : piece.local),
@@ -112,7 +103,8 @@ export class SessionMover implements SealedMover {
 
   async #put(transfer: SealedTransfer, piece: Piece): Promise<void> {
     await pieceTurns.next();
-    const place = await this.#readable.take(this.#peer.account);
+    const { port, account, services } = this.#peer;
+    const place = await Staging.of(port, services.limits.memoryBytes).readable.take(account);
     try {
       if (transfer.stopped) return;
       // There are no keys after the end. The request fails then, and says why the session has ended.
@@ -121,29 +113,16 @@ export class SessionMover implements SealedMover {
       transfer.onMoved(piece.bytes);
     } finally {
       // The owner may still read after a request that was given up. It finds another piece then: ciphertext that its tag
-      // does not open. Where nothing is sealed, these bytes may come into a range whose put has failed by its deadline.
+      // does not open.
       place.giveBack();
     }
-  }
-
-  get #readable(): PiecePool {
-    const { port, services } = this.#peer;
-    if (this.#ciphers !== undefined) return Staging.of(port, services.limits.memoryBytes).readable;
-    return (this.#plainPieces ??= new PiecePool(port, access.remoteRead, plainPoolBytes));
   }
 
   /** Lays a piece where the owner can read it, and says where that is. */
   #lay({ local, bytes, ranges }: Piece, place: StagingPiece): unknown[] {
     const target = place.memory.subarray(0, bytes);
-    if (this.#ciphers === undefined) {
-      copyAll(local, target);
-      return placeParts(place);
-    }
-    const { sealer } = this.#ciphers;
-    return sealedParts(
-      place,
-      sealer.seal(gathered(local, gatherMemory), target, pieceContext("put", ranges)),
-    );
+    const context = pieceContext("put", ranges);
+    return sealedParts(place, this.#ciphers.sealer.seal(gathered(local, gatherMemory), target, context));
   }
 
   #ask(transfer: SealedTransfer, method: number, input: readonly unknown[]): Promise<unknown> {

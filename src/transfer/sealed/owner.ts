@@ -7,7 +7,6 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type {
   OfferedPiece,
   PieceCiphers,
-  PieceOwner,
   PieceRange,
   SealedOwner,
   WantedPiece,
@@ -15,7 +14,6 @@ import type {
 import { pieceTurns } from "../piece-turns.ts";
 import { pieceBytes, Staging, type StagingPiece, scatter } from "../staging.ts";
 import {
-  asPlace,
   asSealedPiece,
   gathered,
   gatherMemory,
@@ -43,28 +41,29 @@ interface Wanted {
 }
 
 /**
- * Takes what the peer of one session puts by request. Each access is checked against what was granted when the peer
- * asks, and again when bytes are put in place.
+ * The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. Each access
+ * is checked against what was granted when the peer asks, and again when bytes are put in place.
  */
-export class PutOwner implements PieceOwner {
-  protected readonly peer: PeerLink;
-  readonly #opener: PieceCiphers["opener"] | undefined;
+export class SessionOwner implements SealedOwner {
+  readonly #peer: PeerLink;
+  readonly #ciphers: PieceCiphers;
+  readonly #clock: Clock;
   readonly #opening = new Set<IncomingCall>();
+  /** By the number that the peer gives each piece that it has under way. */
+  readonly #pieces: (StagingPiece | undefined)[] = [];
+  /** By slot: the request that gets the piece once there is memory for it. */
+  readonly #wanted = new Map<number, Wanted>();
+  #lastGetMs = 0;
+  #cancelTimer: (() => void) | undefined;
   #ended = false;
 
-  /** Without `opener`, pieces are not sealed. */
-  constructor(peer: PeerLink, opener?: PieceCiphers["opener"]) {
-    this.peer = peer;
-    this.#opener = opener;
-  }
-
-  protected get ended(): boolean {
-    return this.#ended;
+  constructor(peer: PeerLink, ciphers: PieceCiphers, clock: Clock = realClock) {
+    this.#peer = peer;
+    this.#ciphers = ciphers;
+    this.#clock = clock;
   }
 
   async put(call: IncomingCall, { ranges, at }: OfferedPiece): Promise<void> {
-    if ("tag" in at !== (this.#opener !== undefined))
-      return fail(call, "failed_precondition", "putPiece: the session's bulk travels otherwise");
     const open = [...this.#opening].filter((each) => each.open);
     if (open.length === piecesInFlight || this.#opening.size === mostOpening)
       return fail(
@@ -75,37 +74,15 @@ export class PutOwner implements PieceOwner {
     this.#opening.add(call);
     const isWanted = () => !this.#ended && call.open;
     try {
-      await openPiece("put", this.peer, this.#opener, {
+      await openPiece("put", this.#peer, this.#ciphers.opener, {
         ranges,
         at,
-        target: () => (isWanted() ? grantedViews(this.peer, "write", ranges) : undefined),
+        target: () => (isWanted() ? grantedViews(this.#peer, "write", ranges) : undefined),
       });
-      if (isWanted()) settlePut(this.peer, ranges, call);
+      if (isWanted()) settlePut(this.#peer, ranges, call);
     } finally {
       this.#opening.delete(call);
     }
-  }
-
-  end(): void {
-    this.#ended = true;
-  }
-}
-
-/** The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. */
-export class SessionOwner extends PutOwner implements SealedOwner {
-  readonly #ciphers: PieceCiphers;
-  readonly #clock: Clock;
-  /** By the number that the peer gives each piece that it has under way. */
-  readonly #pieces: (StagingPiece | undefined)[] = [];
-  /** By slot: the request that gets the piece once there is memory for it. */
-  readonly #wanted = new Map<number, Wanted>();
-  #lastGetMs = 0;
-  #cancelTimer: (() => void) | undefined;
-
-  constructor(peer: PeerLink, ciphers: PieceCiphers, clock: Clock = realClock) {
-    super(peer, ciphers.opener);
-    this.#clock = clock;
-    this.#ciphers = ciphers;
   }
 
   async get(call: IncomingCall, { ranges, slot }: WantedPiece): Promise<void> {
@@ -121,17 +98,17 @@ export class SessionOwner extends PutOwner implements SealedOwner {
     const wanted = (): Wanted => this.#wanted.get(slot) as Wanted;
     try {
       const place = await this.#placeFor(slot);
-      if (this.ended) return this.release();
+      if (this.#ended) return this.release();
       this.#lastGetMs = this.#clock.now();
       this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
       const { call, ranges } = wanted();
       if (!call.open) return;
       // After the wait: a grant may have ended meanwhile.
-      const bytes = gathered(grantedViews(this.peer, "read", ranges), gatherMemory);
+      const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
       const target = place.memory.subarray(0, bytes.byteLength);
       const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
       // Again: what a file lost meanwhile was read as zeros.
-      grantedViews(this.peer, "read", ranges);
+      grantedViews(this.#peer, "read", ranges);
       call.settle({ value: sealedParts(place, seal) });
     } catch (error) {
       failWith(wanted().call, "getPiece", error);
@@ -142,7 +119,7 @@ export class SessionOwner extends PutOwner implements SealedOwner {
 
   /** Staging memory that is to be sealed into at once: the peer may release the slot in a later turn. */
   async #placeFor(slot: number): Promise<StagingPiece> {
-    const { port, account, services } = this.peer;
+    const { port, account, services } = this.#peer;
     await pieceTurns.next();
     const { readable } = Staging.of(port, services.limits.memoryBytes);
     return (this.#pieces[slot] ??= await readable.take(account));
@@ -168,8 +145,8 @@ export class SessionOwner extends PutOwner implements SealedOwner {
     this.#cancelTimer = undefined;
   }
 
-  override end(): void {
-    super.end();
+  end(): void {
+    this.#ended = true;
     this.release();
   }
 }
@@ -177,7 +154,6 @@ export class SessionOwner extends PutOwner implements SealedOwner {
 /** The bytes are in place. What a file has lost meanwhile is not: it is asked again. */
 function settlePut(peer: PeerLink, ranges: readonly PieceRange[], call: IncomingCall): void {
   grantedViews(peer, "write", ranges);
-  if (peer.sealedOwner === undefined) peer.services.counters.bytesStaged += rangeBytes(ranges);
   call.settle({ value: undefined });
 }
 
@@ -226,7 +202,7 @@ function asWanted([numbers, number]: readonly unknown[]): WantedPiece | undefine
 
 function asOffered([numbers, ...rest]: readonly unknown[]): OfferedPiece | undefined {
   const ranges = asRanges(numbers);
-  const at = asPlace(rest) ?? asSealedPiece(rest);
+  const at = asSealedPiece(rest);
   return ranges === undefined || at === undefined ? undefined : { ranges, at };
 }
 
@@ -275,7 +251,8 @@ export const putPieceMethod = builtinMethod<
     return bytes.byteLength === rangeBytes(inline) ? { inline, bytes } : undefined;
   },
   (input, call, peer) => {
-    if ("offered" in input) return peer.pieceOwner.put(call, input.offered);
+    const owner = ownerOf(peer);
+    if ("offered" in input) return owner.put(call, input.offered);
     scatter(input.bytes, grantedViews(peer, "write", input.inline));
     settlePut(peer, input.inline, call);
   },

@@ -1,6 +1,5 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { newCounters } from "../../base/observe/counters.ts";
 import { realClock } from "../../base/time/clock.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { IncomingCall } from "../../call/incoming-call.ts";
@@ -12,7 +11,7 @@ import type { ServedMethod } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type { PieceCiphers } from "../control/sealed-bulk.ts";
 import { SessionMover } from "./mover.ts";
-import { getPieceMethod, PutOwner, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
+import { getPieceMethod, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
 
 /** Ciphers of Node's, for one key in both directions. Nobody but tests may use one key so. */
 export function testCiphers(key: Uint8Array = randomBytes(32)): PieceCiphers {
@@ -61,8 +60,7 @@ interface Registered {
 }
 
 /**
- * The two sides of a session with sealed bulk, over two mem ports; requests take a turn. Without ciphers they put by
- * request, as it is.
+ * The two sides of a session with sealed bulk, over two mem ports; requests take a turn.
  */
 export class SealedPair {
   readonly owner = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, layout);
@@ -87,17 +85,14 @@ export class SealedPair {
   readonly moverAccount = {};
   /** The clock by which the owner takes back what its peer does not release. */
   readonly ownerClock = new FakeClock();
-  /** Those of the owner's engine. */
-  readonly counters = newCounters();
   readonly sessionMover: SessionMover;
-  readonly #sealedOwner: SessionOwner | undefined;
-  readonly #putOwner: PutOwner;
+  readonly #sealedOwner: SessionOwner;
   readonly #ownerLink: PeerLink;
   #pumps = true;
 
   /** `memoryBytes`: the memory budget of both engines. */
-  constructor(ciphers: PieceCiphers | "plain" = testCiphers(), memoryBytes = Number.POSITIVE_INFINITY) {
-    const services = { limits: { memoryBytes }, counters: this.counters };
+  constructor(ciphers = testCiphers(), memoryBytes = Number.POSITIVE_INFINITY) {
+    const services = { limits: { memoryBytes } };
     for (const port of [this.owner, this.mover]) {
       const register = port.register.bind(port);
       port.register = (memory, byteOffset, byteLength, access) => {
@@ -105,7 +100,7 @@ export class SealedPair {
         return register(memory, byteOffset, byteLength, access);
       };
     }
-    const owners = () => [this.#sealedOwner, this.#putOwner] as const;
+    const owner = () => this.#sealedOwner;
     this.#ownerLink = {
       port: this.owner,
       address: this.owner.admit(rawOf(this.mover)),
@@ -114,14 +109,10 @@ export class SealedPair {
       services,
       grants: { check: (...asked: Parameters<SealedPair["check"]>) => this.check(...asked) },
       get sealedOwner() {
-        return owners()[0];
-      },
-      get pieceOwner() {
-        return owners()[1];
+        return owner();
       },
     } as unknown as PeerLink;
-    if (ciphers !== "plain") this.#sealedOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
-    this.#putOwner = this.#sealedOwner ?? new PutOwner(this.#ownerLink);
+    this.#sealedOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
     const moverLink = {
       port: this.mover,
       address: this.mover.admit(rawOf(this.owner)),
@@ -131,7 +122,7 @@ export class SealedPair {
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;
-    this.sessionMover = new SessionMover(moverLink, ciphers === "plain" ? undefined : ciphers);
+    this.sessionMover = new SessionMover(moverLink, ciphers);
     this.#pump();
   }
 
@@ -215,7 +206,7 @@ export class SealedPair {
   close(): void {
     this.#pumps = false;
     this.sessionMover.end();
-    this.#putOwner.end();
+    this.#sealedOwner.end();
     this.owner.close();
     this.mover.close();
   }

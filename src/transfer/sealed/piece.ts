@@ -6,7 +6,6 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type {
   OfferedPiece,
   PieceCiphers,
-  PiecePlace,
   PieceRange,
   SealedPart,
   SealedPiece,
@@ -136,7 +135,7 @@ export function gathered(views: readonly Uint8Array[], target: Uint8Array): Uint
 }
 
 /** Copies the views into `target`, one after the other. Returns how many bytes they have. */
-export function copyAll(views: readonly Uint8Array[], target: Uint8Array): number {
+function copyAll(views: readonly Uint8Array[], target: Uint8Array): number {
   let at = 0;
   for (const view of views) {
     target.set(view, at);
@@ -166,18 +165,8 @@ export function sealedParts(
   place: StagingPiece,
   { counter, tag }: Pick<SealedPiece, "counter" | "tag">,
 ): unknown[] {
-  return [...placeParts(place), counter, tag];
-}
-
-/** Where a piece lies that is not sealed, as it travels. */
-export function placeParts({ registered: { key, base }, offset }: StagingPiece): unknown[] {
-  return [key, base + BigInt(offset)];
-}
-
-/** The reverse; undefined where the parts have another form. */
-export function asPlace(parts: readonly unknown[]): PiecePlace | undefined {
-  const [key, address] = parts;
-  return parts.length === 2 && isUint64(key) && isUint64(address) ? { key, address } : undefined;
+  const { registered, offset } = place;
+  return [registered.key, registered.base + BigInt(offset), counter, tag];
 }
 
 /** The reverse of `sealedParts`; undefined where the parts have another form. */
@@ -209,13 +198,12 @@ interface PieceArrival extends OfferedPiece {
 
 /**
  * Pulls a piece into private memory and opens it from there into its place, in a turn of its own. When the promise
- * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched. Without `opener`
- * it is not sealed.
+ * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched.
  */
 export async function openPiece(
   op: "get" | "put",
   peer: PeerLink,
-  opener: PieceCiphers["opener"] | undefined,
+  opener: PieceCiphers["opener"],
   piece: PieceArrival,
 ): Promise<boolean> {
   const { port, address, account, services } = peer;
@@ -229,11 +217,6 @@ export async function openPiece(
     await pieceTurns.next();
     const views = piece.target();
     if (views === undefined) return false;
-    if (opener === undefined) {
-      scatter(source, views);
-      return true;
-    }
-    if (!("tag" in at)) throw forged(op, peer);
     // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.
     const only = onlyView(views);
     const context = pieceContext(op, ranges);
@@ -252,7 +235,7 @@ export async function openPiece(
 export function pullPiece(
   port: Port,
   address: number,
-  { key, address: remote }: PiecePlace,
+  { key, address: remote }: Pick<SealedPiece, "key" | "address">,
   own: StagingPiece,
   bytes: number,
 ): Promise<void> {
