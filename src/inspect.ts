@@ -8,6 +8,7 @@ export type { MethodStats } from "./base/observe/call-metrics.ts";
 export type { CallDirection, CallPhase, SlowCall } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramData, HistogramSummary } from "./base/observe/histogram.ts";
+export type { SessionPeerStats } from "./client/session-peer.ts";
 export type { BackendStats, PeerStats } from "./connect/peer-state.ts";
 export { describeService } from "./contract/describe-service.ts";
 export { Health } from "./contract/health-service.ts";

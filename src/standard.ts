@@ -16,6 +16,7 @@ export type {
   StreamCallOptions,
 } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
+export type { SessionPeer, SessionPeerState } from "./client/session-peer.ts";
 export type { BalancedPeer } from "./connect/balanced-peer.ts";
 export type { ConnectOptions } from "./connect/connect-options.ts";
 export type { Peer } from "./connect/peer.ts";

@@ -1,5 +1,6 @@
 import { defaultWindow, type WindowLimits, type WindowOptions } from "../base/flow/in-flight-window.ts";
 import {
+  anything,
   boolean,
   callback,
   checkedBy,
@@ -15,6 +16,7 @@ import {
   resolveOptions,
 } from "../base/options/options.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
+import type { Implementation } from "../server/implement.ts";
 import type { EjectionOptions } from "./outlier.ts";
 import { type Policy, type PolicyName, policies } from "./policy.ts";
 import { type Resolver, staticResolver } from "./resolver.ts";
@@ -39,6 +41,14 @@ export interface ConnectOptions {
   readonly reconnect?: ReconnectOptions;
   /** Limits of calls in flight and waiting calls, for the peer or for each of its worker lanes. */
   readonly window?: WindowOptions;
+  /**
+   * What this engine serves to the peer, made by `implement`: the peer's handlers call it by `call.caller`. What
+   * `Engine.open` and `engine.serve` serve is for those who connect. Default: nothing is served to the peer.
+   *
+   * @example
+   * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [implement(Worker, { run })] });
+   */
+  readonly serve?: readonly Implementation[];
   /**
    * How calls are routed to the peer's worker lanes, if it has any.
    *
@@ -104,6 +114,8 @@ export interface BalanceOptions {
   readonly reconnect?: ReconnectOptions;
   /** Limits of calls in flight and waiting calls, for each backend. */
   readonly window?: WindowOptions;
+  /** What this engine serves to each backend. As for one peer. */
+  readonly serve?: readonly Implementation[];
   /** How calls are routed to the worker lanes of a backend, if it has any. As for one peer. */
   readonly lanes?: NonNullable<ConnectOptions["lanes"]>;
   /**
@@ -194,6 +206,8 @@ const commonFields = {
   window: completed(group(windowFields), completeWindow),
   lanes: group(laneFields),
   name: nameField,
+  // `ServedServices` checks them.
+  serve: anything<readonly Implementation[]>(),
 };
 
 const connectFields = {

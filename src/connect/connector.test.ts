@@ -26,6 +26,7 @@ it("no further hello is said for a peer that has been closed", async () => {
     new FakeServices(),
     { connect } as unknown as SessionTable,
     ports as unknown as Ports,
+    () => new FakeServices().served,
     60_000,
     () => {},
   );
@@ -49,6 +50,7 @@ it("another hello is said when the welcome was lost with its connection", async 
     new FakeServices(),
     { connect } as unknown as SessionTable,
     ports as unknown as Ports,
+    () => new FakeServices().served,
     60_000,
     () => {},
   );
@@ -93,6 +95,7 @@ it("a lane with another identity than its dispatcher gets no calls", async () =>
     services,
     { connect } as never,
     ports as unknown as Ports,
+    () => new FakeServices().served,
     60_000,
     () => {},
   );

@@ -12,7 +12,8 @@ import type { Target } from "../fabric/target.ts";
 import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
-import type { EngineServices } from "../session/connection/engine-services.ts";
+import type { Implementation } from "../server/implement.ts";
+import type { EngineServices, Served } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
 import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
@@ -41,6 +42,8 @@ interface ConnectionTerms {
   readonly timeoutMs: number;
   readonly reconnect: Required<ReconnectOptions>;
   readonly window: WindowLimits;
+  /** What this engine serves to the peer. */
+  readonly served: Served;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
   /** The engine that is meant, asked for when one has answered; undefined: any. */
@@ -108,23 +111,29 @@ export class Connector {
   readonly #engine: EngineServices;
   readonly #sessions: Pick<SessionTable, "connect">;
   readonly #ports: Pick<Ports, "locate" | "towards">;
+  readonly #serve: (implementations?: readonly Implementation[]) => Served;
   readonly #timeoutMs: number;
   readonly #assertOpen: () => void;
   readonly #connections = new Set<PeerConnection>();
   readonly #balancedPeers = new Set<BalancedPeer>();
   readonly #backoff = new Backoff(realClock, false);
 
-  /** `timeoutMs` is the default for the welcome; `assertOpen` throws when the engine connects no more. */
+  /**
+   * `serve` makes what is served to one peer, by default nothing. `timeoutMs` is the default for the welcome; `assertOpen` throws when the
+   * engine connects no more.
+   */
   constructor(
     engine: EngineServices,
     sessions: Pick<SessionTable, "connect">,
     ports: Pick<Ports, "locate" | "towards">,
+    serve: (implementations?: readonly Implementation[]) => Served,
     timeoutMs: number,
     assertOpen: () => void,
   ) {
     this.#engine = engine;
     this.#sessions = sessions;
     this.#ports = ports;
+    this.#serve = serve;
     this.#timeoutMs = timeoutMs;
     this.#assertOpen = assertOpen;
   }
@@ -158,7 +167,11 @@ export class Connector {
     const resolver = resolverOf(where);
     this.#assertOpen();
     // The set tries its lost backends again, so a connection need not.
-    const terms = { ...resolved, reconnect: reconnectField.fallback };
+    const terms = {
+      ...resolved,
+      reconnect: reconnectField.fallback,
+      served: this.#serve(resolved.serve),
+    };
     const lanes = this.#laneTerms(terms, resolved.lanes);
     const backends = new BackendSet(
       this.#engine,
@@ -184,7 +197,8 @@ export class Connector {
 
   /** The connection to the engine at `url` itself, whether it has lanes or not. Resolves when it is welcomed. */
   async connection(url: string, timeoutMs: number): Promise<PeerConnection> {
-    const terms = { ...resolveConnectOptions({ timeoutMs }, timeoutMs), incarnation: undefined };
+    const served = this.#serve();
+    const terms = { ...resolveConnectOptions({ timeoutMs }, timeoutMs), incarnation: undefined, served };
     const connection = this.#connect([url], terms);
     try {
       await connection.session();
@@ -205,6 +219,7 @@ export class Connector {
     const { incarnation, lanes, ...resolved } = resolveConnectOptions(options, this.#timeoutMs);
     const terms: ConnectionTerms = {
       ...resolved,
+      served: this.#serve(resolved.serve),
       incarnation: incarnation === undefined ? undefined : () => incarnation,
     };
     const laneTerms = this.#laneTerms(terms, lanes);
@@ -261,7 +276,7 @@ export class Connector {
   async #openSession(
     connection: PeerConnection,
     url: string,
-    { timeoutMs, window, name, incarnation, dispatcher }: ConnectionTerms,
+    { timeoutMs, window, served, name, incarnation, dispatcher }: ConnectionTerms,
   ): Promise<Session> {
     this.#assertOpen();
     const { security, securityMeter } = this.#engine;
@@ -290,6 +305,7 @@ export class Connector {
           timeoutMs: last ? leftMs : attemptMs,
           totalMs: leftMs,
           window,
+          served,
           repeats,
           // A lane is the dispatcher, whatever its own address.
           provenName:

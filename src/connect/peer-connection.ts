@@ -174,14 +174,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     const session = this.#session;
     if (!this.engine.gate.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
-    // A process that drains still answers for what it has begun.
-    // It is asked about itself until it has ended.
-    const takesIt =
-      open &&
-      (!session.remoteState.drains ||
-        call?.builtin === true ||
-        call?.boundTo?.incarnation === incarnationOf(session));
-    if (takesIt) return this.calls as OutgoingCalls;
+    if (this.calls?.takes(call)) return this.calls;
     if (this.#closeReason !== undefined) throw this.#closeReason;
     if (open && (call === undefined || !this.waitForReady)) throw drainingError(this.url, "local");
     return this.#reconnector.session(call);

@@ -9,6 +9,7 @@ import { Listeners } from "../base/observe/listeners.ts";
 import { realClock, systemClock } from "../base/time/clock.ts";
 import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { realTimers } from "../base/time/real-timers.ts";
+import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import { BorrowConnections } from "../connect/borrow-connections.ts";
 import { Connector } from "../connect/connector.ts";
 import { HealthBoard } from "../connect/health-board.ts";
@@ -21,7 +22,7 @@ import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
 import { builtinService, builtinServiceOff } from "../server/builtin-method.ts";
-import { ServedServices } from "../server/dispatcher.ts";
+import { Dispatchers, ServedServices } from "../server/dispatcher.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
 import { HealthBook } from "../server/health-book.ts";
 import type { Implementation } from "../server/implement.ts";
@@ -36,7 +37,7 @@ import { SessionTable } from "../session/connection/session-table.ts";
 import { PeerShed } from "../session/opening/end-reasons.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
-import type { EngineEvents, SessionEvent } from "./engine-events.ts";
+import type { EngineEvents } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
 import type { InspectionHandlers } from "./inspect-handlers.ts";
 import { hasOpenCalls, isServing } from "./open-call.ts";
@@ -73,6 +74,8 @@ export class EngineParts {
   readonly events = new Listeners<EngineEvents>();
   readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
+  readonly dispatchers: Dispatchers;
+  /** What is served to those who connect. */
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
@@ -117,7 +120,9 @@ export class EngineParts {
     const { onHandlerError = this.handlerErrors.report, middleware } = options;
     const { replays, admission, metrics } = this;
     const around = middleware.server ?? [];
-    this.served = new ServedServices({ onHandlerError, replays, admission, metrics, middleware: around });
+    const serverTerms = { onHandlerError, replays, admission, metrics, middleware: around };
+    this.dispatchers = new Dispatchers(serverTerms);
+    this.served = new ServedServices(this.dispatchers);
     this.health = new HealthBook(
       (service) => this.served.services.some(([name]) => name === service),
       () => this.healthBoard.post(),
@@ -131,7 +136,7 @@ export class EngineParts {
       onSessionOpened: (session) => {
         this.#idlePings?.onOpened();
         this.healthBoard.onOpened(session.part(Exchange));
-        this.events.tell("sessionOpened", sessionEvent(session));
+        this.events.tell("sessionOpened", { peer: peerOf(session) });
       },
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
     });
@@ -142,7 +147,12 @@ export class EngineParts {
     this.laneBoard = new LaneBoard(this.ports, this.exchanges);
     this.healthBoard = new HealthBoard(() => this.health.told, this.exchanges);
     const { services, sessions, ports } = this;
-    this.connector = new Connector(services, sessions, ports, options.connectTimeoutMs, assertOpen);
+    const serve = (implementations: readonly Implementation[] = []) => {
+      const served = new ServedServices(this.dispatchers);
+      served.add("connect", implementations);
+      return served;
+    };
+    this.connector = new Connector(services, sessions, ports, serve, options.connectTimeoutMs, assertOpen);
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
       this.connector.connection(url, timeoutMs),
     );
@@ -163,6 +173,12 @@ export class EngineParts {
         for (const session of sessions) yield session.part(Exchange);
       },
     };
+  }
+
+  /** The peers of the open sessions. */
+  get peers(): SessionPeer[] {
+    const open = [...this.sessions].filter(({ state, isIntroduced }) => state === "open" && isIntroduced);
+    return open.map(peerOf);
   }
 
   get closed(): boolean {
@@ -238,7 +254,7 @@ export class EngineParts {
     session.observer?.onEnded(reason);
     // Refused, or never answered: there was no session.
     if (session.remote === undefined) return;
-    this.events.tell("sessionEnded", { ...sessionEvent(session), reason });
+    if (session.isIntroduced) this.events.tell("sessionEnded", { peer: peerOf(session), reason });
     if (reason instanceof PeerShed) this.counters.sessionsShed++;
     // Both sides close by a goodbye. A session that the fabric, silence or broken bytes end is lost.
     if (reason.origin === "fabric") this.counters.sessionsLost++;
@@ -250,17 +266,21 @@ export class EngineParts {
     const { reflection: reflects, inspection: inspects } = options;
     const health = async (name: string): Promise<ServedMethod> => {
       const { Health, healthHandlers } = await import("../server/health-handlers.ts");
-      return this.served.builtin(Health, name, healthHandlers(this.health));
+      return this.dispatchers.builtin(Health, name, healthHandlers(this.health));
     };
     const reflection = async (name: string): Promise<ServedMethod> => {
       const { Reflection, reflectionHandlers } = await import("../server/reflection-handlers.ts");
       const more = inspects ? [(await import("./inspect-service.ts")).Inspection] : [];
-      return this.served.builtin(Reflection, name, reflectionHandlers(this.served.implementations, more));
+      return this.dispatchers.builtin(
+        Reflection,
+        name,
+        reflectionHandlers(this.served.implementations, more),
+      );
     };
     const inspection = async (name: string): Promise<ServedMethod> => {
       const { Inspection, inspectionHandlers } = await import("./inspect-handlers.ts");
       this.#inspection ??= inspectionHandlers(this, options);
-      return this.served.builtin(Inspection, name, this.#inspection);
+      return this.dispatchers.builtin(Inspection, name, this.#inspection);
     };
     const reflectionName = "cinnabar.reflection.v1";
     const inspectionName = "cinnabar.inspect.v1";
@@ -302,8 +322,7 @@ export class EngineParts {
       tls: this.tls,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
-      services: this.served.services,
-      methods: this.served.methods,
+      served: this.served,
       builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation, builtins),
       toldHealth: () => health.told,
       lanesFor: (port) => this.laneBoard.at(port),
@@ -311,6 +330,4 @@ export class EngineParts {
   }
 }
 
-function sessionEvent({ peerName: peer, remote, identity }: Session): SessionEvent {
-  return { peer, agent: remote?.agent ?? "", incarnation: remote?.incarnation ?? 0n, identity };
-}
+const peerOf = (session: Session): SessionPeer => session.part(SessionClients).peer;

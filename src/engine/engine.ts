@@ -5,6 +5,7 @@ import { type CallDirection, channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
 import { checkOptions, resolveOptions, shown } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
+import type { SessionPeer } from "../client/session-peer.ts";
 import type { BalancedPeer } from "../connect/balanced-peer.ts";
 import type { BalanceOptions, ConnectOptions } from "../connect/connect-options.ts";
 import type { LaneEntry } from "../connect/lane-board.ts";
@@ -127,10 +128,22 @@ export class Engine implements AsyncDisposable {
    * that a listener throws becomes an uncaught exception.
    *
    * @example
-   * const stop = engine.on("sessionEnded", ({ peer, reason }) => console.warn(`${peer}: ${reason.message}`));
+   * const stop = engine.on("sessionEnded", ({ peer, reason }) => console.warn(`${peer.address}: ${reason.message}`));
    */
   on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
     return this.#parts.events.on(event, listener);
+  }
+
+  /**
+   * The peers of all open sessions, whichever side has connected. Each is good for calls until its session ends.
+   *
+   * @example
+   * for (const peer of engine.peers()) {
+   *   if (peer.services.includes("worker.v1")) await peer.client(Worker).reload();
+   * }
+   */
+  peers(): SessionPeer[] {
+    return this.#parts.peers;
   }
 
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */
@@ -324,8 +337,8 @@ export class Engine implements AsyncDisposable {
 
   /** Every call that is in flight, of both directions, oldest first. It costs nothing until it is asked for. */
   calls(): OpenCall[] {
-    const { services, exchanges, wheel } = this.#parts;
-    return openCalls(services.methods, exchanges, wheel);
+    const { exchanges, wheel } = this.#parts;
+    return openCalls(exchanges, wheel);
   }
 
   /**

@@ -61,7 +61,7 @@ export function inspectionHandlers(
     watch: ({ everyMs = 1000 }, call) => new Changes(streams, parts, everyMs, call),
     calls: ({ service, minAgeMs = 0 }, call): InspectedCalls => {
       const permits = permitted(call);
-      const calls = openCalls(parts.served.methods, parts.exchanges, parts.wheel).filter(
+      const calls = openCalls(parts.exchanges, parts.wheel).filter(
         ({ method, ageMs }) => ageMs >= minAgeMs && isOf(method, service) && permits(method),
       );
       return {
@@ -264,18 +264,18 @@ function stateOf(
 }
 
 /** What the open calls lend and fill, and how many each method has. */
-function openOf({ exchanges, served }: InspectedParts) {
+function openOf({ exchanges }: InspectedParts) {
   let lentBytes = 0;
   const windows = { limit: 0, inFlight: 0, narrowed: 0 };
   const inFlight = { out: new Map<string, number>(), in: new Map<string, number>() };
   const count = (counts: Map<string, number>, method: string) =>
     counts.set(method, (counts.get(method) ?? 0) + 1);
-  for (const { outgoing, incoming } of exchanges) {
+  for (const { outgoing, incoming, session } of exchanges) {
     for (const call of outgoing) {
       lentBytes += call.grantedBytes;
       count(inFlight.out, call.methodPath);
     }
-    for (const { method } of incoming) count(inFlight.in, served.methods[method]?.path ?? "");
+    for (const { method } of incoming) count(inFlight.in, session.served.methods[method]?.path ?? "");
     windows.limit += outgoing.window.limit;
     windows.inFlight += outgoing.usersSize;
     if (outgoing.window.narrowed) windows.narrowed++;

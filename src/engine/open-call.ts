@@ -8,7 +8,6 @@ import { MadeCall } from "../call/made-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import type { SessionContext } from "../session/connection/context.ts";
-import type { ServedMethod } from "../transfer/control/control-method.ts";
 
 /**
  * Where an open call stands.
@@ -60,11 +59,7 @@ export interface OpenCall {
  * Every open call, oldest first, without control requests. Nothing is kept for this list: calls that have left are in
  * their session's tables, and the others are found by their deadlines, since each open call has one.
  */
-export function openCalls(
-  methods: readonly ServedMethod[],
-  exchanges: Iterable<Exchange>,
-  wheel: DeadlineWheel,
-): OpenCall[] {
+export function openCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel): OpenCall[] {
   const nowMs = systemClock.now();
   const calls: OpenCall[] = [];
   for (const item of wheel) {
@@ -85,7 +80,7 @@ export function openCalls(
       const ageMs = nowMs - call.startedMs;
       calls.push({
         direction: "in",
-        method: methods[call.method]?.path ?? `method ${call.method}`,
+        method: session.served.methods[call.method]?.path ?? `method ${call.method}`,
         peer: peerName,
         session: name,
         callId: call.id,

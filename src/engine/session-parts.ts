@@ -1,3 +1,4 @@
+import { SessionClients } from "../client/session-peer.ts";
 import { healthMethod } from "../connect/health-board.ts";
 import { lanesMethod } from "../connect/lane-board.ts";
 import { Exchange } from "../session/calls/exchange.ts";
@@ -21,6 +22,7 @@ import { builtin, firstBuiltin } from "../wire/builtin.ts";
 export const sessionParts: readonly SessionPartFactory[] = [
   (session) => new Exchange(session),
   (session) => new Streams(session),
+  (session) => new SessionClients(session),
 ];
 
 /** The control methods that an engine serves, by number from `firstBuiltin` on. `services`: the built-in ones. */

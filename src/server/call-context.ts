@@ -3,6 +3,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions, type FieldsOf, milliseconds, shown, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import type { ErrorDeclaration, ErrorDeclarations } from "../contract/declared-error.ts";
 import type { FailOptions } from "../contract/infer.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
@@ -58,6 +59,17 @@ export class HandlerCall {
   /** The caller's address, for logs. */
   get peer(): string {
     return this.#session.peerName;
+  }
+
+  /**
+   * The engine that has made this call. Its clients call what it serves to this one, over the session that is open. They
+   * inherit deadline and cancellation of this call.
+   *
+   * @example
+   * const { answer } = await call.caller.client(Questions).ask({ text: "overwrite?" });
+   */
+  get caller(): SessionPeer {
+    return this.#session.part(SessionClients).peer;
   }
 
   /**

@@ -42,18 +42,77 @@ export interface ServerTerms {
 }
 
 /**
- * All services of an engine: the table that peers are told, and the methods by their numbers in it. Services can be
- * added at any time, and none is removed, so a number stays what it is.
+ * What serves the methods of an engine. An implementation that is served to several peers has one dispatcher for each
+ * method, and so one queue of admission control.
+ */
+export class Dispatchers {
+  readonly #terms: ServerTerms;
+  readonly #methods = new WeakMap<Implementation, readonly ServedMethod[]>();
+
+  constructor(terms: ServerTerms) {
+    this.#terms = terms;
+  }
+
+  /** Those of an implementation, in the order of its service's methods. */
+  of(implementation: Implementation): readonly ServedMethod[] {
+    let methods = this.#methods.get(implementation);
+    if (methods === undefined) {
+      methods = this.#make(implementation);
+      this.#methods.set(implementation, methods);
+    }
+    return methods;
+  }
+
+  #make({
+    service,
+    instance,
+    handlers,
+    admission: options,
+    middleware = [],
+  }: Implementation): ServedMethod[] {
+    const { onHandlerError, replays, admission, metrics } = this.#terms;
+    const served = { name: servedName(service, instance) };
+    const queue = admission.queueOf(served.name, options);
+    const chain = [...this.#terms.middleware, ...middleware];
+    return Object.keys(service.methods).map((name) => {
+      const handler = handlers[name] as Handler;
+      const run = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
+      const method = service.methods[name] as AnyMethod;
+      const metric = metrics.of(methodPath(served, name), "in");
+      return new Dispatcher(method, metric, run, onHandlerError, replays, admission, queue);
+    });
+  }
+
+  /**
+   * What serves a method of a built-in service. No middleware, no admission control and no metrics: it is served in any
+   * state of the engine.
+   */
+  builtin<S extends AnyService>(
+    service: S,
+    name: string,
+    handlers: HandlersOf<S, CallContext>,
+  ): ServedMethod {
+    const { onHandlerError, replays, admission } = this.#terms;
+    const metric = new MethodMetrics(methodPath(service, name), "in");
+    const method = service.methods[name] as AnyMethod;
+    const handler = (handlers as Readonly<Record<string, unknown>>)[name] as Handler;
+    return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
+  }
+}
+
+/**
+ * Services that one engine serves to its peers: the table that they are told, and the methods by their numbers in it.
+ * Services can be added at any time, and none is removed, so a number stays what it is.
  */
 export class ServedServices {
   readonly services: [string, TableMethod[]][] = [];
   readonly methods: ServedMethod[] = [];
   /** In the order of `services`. */
   readonly implementations: Implementation[] = [];
-  readonly #terms: ServerTerms;
+  readonly #dispatchers: Dispatchers;
 
-  constructor(terms: ServerTerms) {
-    this.#terms = terms;
+  constructor(dispatchers: Dispatchers) {
+    this.#dispatchers = dispatchers;
   }
 
   /**
@@ -83,41 +142,14 @@ export class ServedServices {
     for (const each of implementations) this.#add(each);
   }
 
-  /**
-   * What serves a method of a built-in service. No middleware, no admission control and no metrics: it is served in any
-   * state of the engine.
-   */
-  builtin<S extends AnyService>(
-    service: S,
-    name: string,
-    handlers: HandlersOf<S, CallContext>,
-  ): ServedMethod {
-    const { onHandlerError, replays, admission } = this.#terms;
-    const metric = new MethodMetrics(methodPath(service, name), "in");
-    const method = service.methods[name] as AnyMethod;
-    const handler = (handlers as Readonly<Record<string, unknown>>)[name] as Handler;
-    return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
-  }
-
   #add(implementation: Implementation): void {
-    const { service, instance, handlers, admission: options, middleware = [] } = implementation;
-    const { onHandlerError, replays, admission, metrics } = this.#terms;
-    const names = Object.keys(service.methods);
-    const served = { name: servedName(service, instance) };
-    const queue = admission.queueOf(served.name, options);
-    const chain = [...this.#terms.middleware, ...middleware];
+    const { service, instance } = implementation;
     this.implementations.push(implementation);
     this.services.push([
-      served.name,
-      names.map((name) => tableMethod(name, service.methods[name] as AnyMethod)),
+      servedName(service, instance),
+      Object.entries(service.methods).map(([name, method]) => tableMethod(name, method as AnyMethod)),
     ]);
-    for (const name of names) {
-      const handler = handlers[name] as Handler;
-      const run = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
-      const method = service.methods[name] as AnyMethod;
-      const metric = metrics.of(methodPath(served, name), "in");
-      this.methods.push(new Dispatcher(method, metric, run, onHandlerError, replays, admission, queue));
-    }
+    this.methods.push(...this.#dispatchers.of(implementation));
   }
 }
 

@@ -7,7 +7,7 @@ import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
-import { ServedServices } from "./dispatcher.ts";
+import { Dispatchers, ServedServices } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
 import { ReplayCache } from "./replay-cache.ts";
 
@@ -57,13 +57,15 @@ describe("limits of a service", () => {
 
 describe("the dispatch table", () => {
   const servedServices = () =>
-    new ServedServices({
-      onHandlerError: nothing,
-      replays,
-      admission,
-      metrics: new CallMetrics(),
-      middleware: [],
-    });
+    new ServedServices(
+      new Dispatchers({
+        onHandlerError: nothing,
+        replays,
+        admission,
+        metrics: new CallMetrics(),
+        middleware: [],
+      }),
+    );
 
   const handlers = { a: nothing, b: nothing };
 

@@ -204,8 +204,13 @@ function encoded({ session, nonce, number, frames }: Vector): string {
     const prefix = prefixOf(frame);
     const executed = executedOf(frame);
     if (executed !== undefined) {
-      const services = { progress, methods: [{ isOneWay: true }] };
-      const calls = new ExecutedCalls({ services, outbox, state: "open" } as unknown as SessionContext);
+      const session = {
+        services: { progress },
+        served: { methods: [{ isOneWay: true }] },
+        outbox,
+        state: "open",
+      };
+      const calls = new ExecutedCalls(session as unknown as SessionContext);
       for (const [id, waitedUs] of executed) calls.add({ id, method: 0, waitedUs } as IncomingCall);
       calls.flush();
     } else if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);

@@ -9,12 +9,12 @@ describe.each(transports)("events of an engine over $name", (provider) => {
     const client = await openEngine();
     const seen: unknown[] = [];
     for (const [side, engine] of Object.entries({ server, client })) {
-      engine.on("sessionOpened", ({ incarnation, agent }) => {
-        expect(agent).toMatch(/^cinnabar\//);
-        seen.push([side, "opened", incarnation]);
+      engine.on("sessionOpened", ({ peer }) => {
+        expect(peer.agent).toMatch(/^cinnabar\//);
+        seen.push([side, "opened", peer.incarnation]);
       });
-      engine.on("sessionEnded", ({ incarnation, reason }) =>
-        seen.push([side, "ended", incarnation, reason.code]),
+      engine.on("sessionEnded", ({ peer, reason }) =>
+        seen.push([side, "ended", peer.incarnation, reason.code]),
       );
     }
     const stop = server.on("sessionOpened", () => expect.fail("a listener that was taken away"));

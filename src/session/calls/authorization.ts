@@ -33,7 +33,7 @@ export class Authorization {
 
   /** Whether a call of a method that has a path may run. Its input has not been decoded. */
   check(call: IncomingCall): RpcError | undefined | PendingVerdict {
-    const method = methodAt(this.#session.services, call.method);
+    const method = methodAt(this.#session, call.method);
     // It will be answered with `unimplemented`, or engines ask it each other.
     if (method?.path === undefined) return undefined;
     const refused = this.refusalOf(method.path);

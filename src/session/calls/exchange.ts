@@ -133,6 +133,10 @@ export class Exchange implements SessionPart, PeerLink {
     return this.session.peerName;
   }
 
+  part<P extends object>(type: abstract new (...args: never[]) => P): P {
+    return this.session.part(type);
+  }
+
   get sealedMover(): SessionMover | undefined {
     const { regions } = this.session.sealing;
     if (regions !== undefined) this.#sealedMover ??= new SessionMover(this, regions);

@@ -29,15 +29,15 @@ export class ExecutedCalls implements Flushable {
 
   /** A call has succeeded. False where it is not one-way: it needs an answer. */
   add({ id, method, waitedUs }: IncomingCall): boolean {
-    const { methods, progress } = this.#session.services;
-    if (isBuiltin(method) || methods[method]?.isOneWay !== true) return false;
+    const { served, services } = this.#session;
+    if (isBuiltin(method) || served.methods[method]?.isOneWay !== true) return false;
     this.#body ??= new Uint8Array(mostInFrame * callBytes);
     this.#view ??= new DataView(this.#body.buffer);
     const at = this.#count * callBytes;
     this.#view.setUint32(at, id, true);
     this.#view.setUint32(at + 4, waitedUs, true);
     if (++this.#count === mostInFrame) this.#send();
-    else progress.flushSoon(this);
+    else services.progress.flushSoon(this);
     return true;
   }
 

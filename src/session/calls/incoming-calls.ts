@@ -168,7 +168,7 @@ export class IncomingCalls implements Answering {
     call.bodyBytes = bodyBytes - prefix.bytes;
     call.deadlineMs = call.startedMs + timeLeftMs;
     this.#fresh.push(call);
-    const directions = methodAt(services, method)?.items;
+    const directions = methodAt(session, method)?.items;
     if (directions !== undefined) {
       call.items = this.openItems(call, directions);
       this.#streams++;
@@ -280,7 +280,7 @@ export class IncomingCalls implements Answering {
       return void call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
     if (!holdInput(this.#session, call, pulledBytes))
       return void call.settle({ error: this.#session.bodies.failure(noRoom) });
-    const method = methodAt(services, call.method);
+    const method = methodAt(this.#session, call.method);
     if (method === undefined) {
       call.settle({
         error: new RpcError({
@@ -482,9 +482,9 @@ function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
 // Counts, records and reports of calls that were served here. Control requests are not counted.
 
 /** Its time is up, and its handler has not ended. */
-function countOverdue({ services }: SessionContext, call: IncomingCall): void {
+function countOverdue({ services, served }: SessionContext, call: IncomingCall): void {
   services.counters.overdueHandlers++;
-  const method = services.methods[call.method]?.path;
+  const method = served.methods[call.method]?.path;
   if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
 }
 
@@ -497,19 +497,18 @@ function countSucceeded(session: SessionContext, call: IncomingCall): number {
 
 function countFailed(session: SessionContext, call: IncomingCall, error: RpcError): void {
   if (isBuiltin(call.method)) return;
-  const { counters, methods } = session.services;
-  counters.requestsFailed++;
+  session.services.counters.requestsFailed++;
   record(session, call, error.code, error);
-  methods[call.method]?.onFailed?.(call, error);
+  session.served.methods[call.method]?.onFailed?.(call, error);
 }
 
 function record(
-  { services, peerName }: SessionContext,
+  { services, served, peerName }: SessionContext,
   call: IncomingCall,
   code: RpcCode | "ok",
   error?: RpcError,
 ): number {
-  const metrics = services.methods[call.method]?.metrics;
+  const metrics = served.methods[call.method]?.metrics;
   // A number that no method has is counted nowhere: what peers send must not make us keep more.
   if (metrics === undefined) return -1;
   const number = code === "ok" ? okNumber : codeToNumber(code);

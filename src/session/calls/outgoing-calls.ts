@@ -98,6 +98,16 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#session.state !== "open" || this.#session.remoteState.drains;
   }
 
+  /**
+   * Whether the peer takes this call. One that drains still answers for what it has begun, and is asked about itself
+   * until it has ended.
+   */
+  takes(call: OutgoingCall | undefined): boolean {
+    if (!this.takesNoCalls) return true;
+    if (this.state !== "open" || call === undefined) return false;
+    return call.builtin || (call.boundTo !== undefined && call.boundTo.incarnation === this.incarnation);
+  }
+
   /** The session itself, for its other parts. */
   get context(): SessionContext {
     return this.#session;

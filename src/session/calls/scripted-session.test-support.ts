@@ -32,7 +32,7 @@ export function setUp(
 ) {
   const host = new FakeServices(limits);
   const method = new FakeMethod();
-  host.methods = [method];
+  host.served.methods = [method];
   const port = new FakePort(8);
   const identity = { address: 4, index: 2, nonce: new Nonce(0x2222n), peerName: "the peer" };
   const terms = host.terms(parts);

@@ -9,7 +9,7 @@ import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import type { Greeting, LaneAddress, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Confirmation } from "./confirmation.ts";
-import type { EngineServices } from "./engine-services.ts";
+import type { EngineServices, Served } from "./engine-services.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { RemoteState } from "./keepalive.ts";
 import type { MethodNumbers } from "./method-numbers.ts";
@@ -32,6 +32,8 @@ export interface SessionIdentity {
   readonly peerName: string;
   /** What the peer makes this engine hold. Default: an account of the session's own. */
   readonly account?: PeerAccount;
+  /** What this side serves to the peer. Default: what it serves to those who connect. */
+  readonly served?: Served | undefined;
   /** The peer has connected and must still prove who it is: it counts as no session. Default false. */
   readonly isStranger?: boolean;
 }
@@ -132,6 +134,8 @@ export interface SessionContext extends WatchedSession {
   readonly identity: Identity | undefined;
   /** The keys of the session where messages are sealed, both ways. */
   readonly ciphers: SessionCiphers | undefined;
+  /** What this side serves to the peer. */
+  readonly served: Served;
   /** What the peer serves. */
   readonly methods: MethodNumbers;
   /** The window, as the side that opened it has set it. */

@@ -15,6 +15,14 @@ import type { LaneAddress, ServiceTable, ToldHealth } from "../../wire/handshake
 import type { DrainGate } from "./drain-gate.ts";
 import type { DeferredGoodbye } from "./teardown.ts";
 
+/** What one side of a session serves to the other. It only grows. */
+export interface Served {
+  /** As the peer is told it. */
+  readonly services: ServiceTable;
+  /** Served methods by the number that `services` gives them. */
+  readonly methods: readonly ServedMethod[];
+}
+
 /** What all sessions of an engine share. It knows no session. */
 export interface EngineServices extends LinkServices {
   /** For what users give in milliseconds. A test may move it by fake timers. */
@@ -49,10 +57,8 @@ export interface EngineServices extends LinkServices {
   readonly tls?: TlsEndpoint | undefined;
   /** Around every call that is made with this engine. */
   readonly clientMiddleware: readonly Middleware[];
-  /** What is served. It only grows. */
-  readonly services: ServiceTable;
-  /** Served methods by the number that `services` gives them. */
-  readonly methods: readonly ServedMethod[];
+  /** What is served to those who connect. */
+  readonly served: Served;
   /** Control methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
   /** Which services do not serve; undefined while nobody has said so. */

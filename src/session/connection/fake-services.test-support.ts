@@ -48,8 +48,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly streamBudget: ByteBudget;
   readonly liveness = { heartbeatMs: 1000, maxStallMs: 30_000 };
   readonly incarnation = 77n;
-  services: ServiceTable = [];
-  methods: ServedMethod[] = [];
+  readonly served: { services: ServiceTable; methods: ServedMethod[] } = { services: [], methods: [] };
   builtins: ServedMethod[] = [];
   readonly watched: WatchedSession[] = [];
   readonly probed: WatchedSession[] = [];

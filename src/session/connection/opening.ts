@@ -53,6 +53,8 @@ export interface OpeningSession extends SessionContext, TlsSession {
   sealOutbox(): void;
   /** Both sides have greeted each other. */
   begin(remote: Greeting): void;
+  /** The peer has said what it serves. */
+  onServicesKnown(): void;
   /** Sends a frame about the session. */
   say(kind: number, value: unknown, word?: number): void;
 }
@@ -120,6 +122,7 @@ export class Opening implements TlsListener {
 
   /** Answers the hello of a plain session. */
   accept(remote: Greeting): void {
+    this.#awaitsServices = true;
     this.#session.begin(remote);
     this.#sayWelcome();
     this.#holdForGreeting();
@@ -169,6 +172,11 @@ export class Opening implements TlsListener {
     this.#onOpened = undefined;
   }
 
+  /** The connector's service table is still to come. */
+  get awaitsServices(): boolean {
+    return this.#awaitsServices;
+  }
+
   /** This side has said hello. */
   get isConnector(): boolean {
     return this.#isConnector;
@@ -201,7 +209,7 @@ export class Opening implements TlsListener {
   /** Says that this side serves more than it has told the peer. */
   announceServices(): void {
     const session = this.#session;
-    const { services } = session.services;
+    const { services } = session.served;
     if (session.state !== "open" || services.length <= this.#told) return;
     this.#told = services.length;
     session.say(frameKind.services, services, services.length);
@@ -368,12 +376,11 @@ export class Opening implements TlsListener {
     // One that had to be pulled may be overtaken by another.
     if (this.#onOpened === undefined) return session.fault(secondWelcome);
     if (!this.#begin(body)) return;
-    const { services } = session.services;
+    const { services } = session.served;
     this.#told = services.length;
-    if (session.ciphers !== undefined) {
-      this.#sayAtOnce(frameKind.services, this.#greeting(services));
-      this.#holdForGreeting();
-    } else if (services.length > 0) session.say(frameKind.services, services);
+    if (session.ciphers !== undefined) this.#sayAtOnce(frameKind.services, this.#greeting(services));
+    else session.say(frameKind.services, services);
+    this.#holdForGreeting();
     // Ended if that could not be said; `onEnded` has been called then.
     this.#settleOpened();
   }
@@ -420,15 +427,16 @@ export class Opening implements TlsListener {
     const { methods } = this.#session;
     // A long table is pulled, and a later one may overtake it. Tables only grow.
     if (services.length >= methods.size) methods.set(services);
+    this.#session.onServicesKnown();
   }
 
   #sayWelcome(): void {
-    const { services, port } = this.#session;
+    const { services, port, served } = this.#session;
     this.#awaitsServices = true;
-    this.#told = services.services.length;
+    this.#told = served.services.length;
     const health = services.toldHealth?.();
     this.#sayAtOnce(frameKind.welcome, {
-      ...this.#greeting(services.services, services.lanesFor(port)),
+      ...this.#greeting(served.services, services.lanesFor(port)),
       health,
     });
   }

@@ -25,14 +25,21 @@ const proof = () => ({
   ciphers: SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"),
 });
 
+const request = (address: number) => ({
+  port,
+  address,
+  replyTo: new Uint8Array(16),
+  peerName: "the peer",
+  timeoutMs: 1_000,
+  served: host.served,
+});
+
 /** A session that this side has opened, sealed from its first message on, and the ciphers of its peer. */
 beforeEach(() => {
   host = new FakeServices();
   table = new SessionTable(host.terms());
   port = new FakePort(16);
-  table
-    .connect({ port, address: 4, replyTo: new Uint8Array(16), peerName: "the peer", timeoutMs: 1_000 })
-    .catch(() => undefined);
+  table.connect(request(4)).catch(() => undefined);
   session = [...table].at(-1) as Session;
   port.sent.length = 0;
   session.onProven(proof());
@@ -187,9 +194,7 @@ describe("a sealed session", () => {
   });
 
   it("says goodbye to a peer that was welcomed and has not answered yet", () => {
-    table
-      .connect({ port, address: 5, replyTo: new Uint8Array(16), peerName: "another", timeoutMs: 1_000 })
-      .catch(() => undefined);
+    table.connect(request(5)).catch(() => undefined);
     const accepted = [...table].at(-1) as Session;
     port.sent.length = 0;
     accepted.addressTo(peerGreeting);

@@ -29,7 +29,14 @@ beforeEach(() => setUp());
 /** A session that this side has opened. */
 function open(address: number): Session {
   table
-    .connect({ port, address, replyTo: new Uint8Array(16), peerName: `peer ${address}`, timeoutMs: 1_000 })
+    .connect({
+      port,
+      address,
+      replyTo: new Uint8Array(16),
+      peerName: `peer ${address}`,
+      timeoutMs: 1_000,
+      served: host.served,
+    })
     .catch(() => undefined);
   const session = [...table].at(-1) as Session;
   session.begin(peerGreeting);
@@ -61,7 +68,7 @@ describe("the sessions of an engine", () => {
 
   it("are asked whether they live when they are told other credits and have nothing open", () => {
     setUp({ maxRequests: 64, maxRequestsInAll: 64 });
-    host.methods = [new FakeMethod()];
+    host.served.methods = [new FakeMethod()];
     const first = open(1);
     expect(host.probed).toEqual([]);
     open(2);
@@ -153,6 +160,7 @@ describe("the sessions of an engine", () => {
     const connected = table.connect({
       port,
       address: 3,
+      served: host.served,
       replyTo: new Uint8Array(16),
       peerName: "the peer",
       timeoutMs: 1_000,

@@ -12,7 +12,7 @@ import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "..
 import { disconnected } from "../opening/end-reasons.ts";
 import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { SessionWatch } from "./context.ts";
-import type { EngineServices } from "./engine-services.ts";
+import type { EngineServices, Served } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
 import { MessageTurns } from "./message-turns.ts";
 import type { Session, SessionTerms } from "./session.ts";
@@ -38,6 +38,8 @@ export interface ConnectRequest {
   /** For the whole opening, once an answer has come that does not end it. Default: `timeoutMs`. */
   readonly totalMs?: number;
   readonly window?: WindowLimits;
+  /** What this side serves to the peer. */
+  readonly served: Served;
   /** The nonce of a former hello that was not answered in time. */
   readonly repeats?: Greeting["nonce"] | undefined;
   /** The name that the peer must prove where the session is sealed. Undefined: the host of its URL. */
@@ -97,7 +99,8 @@ export class SessionTable implements PortSink, Iterable<Session> {
 
   /** Opens a session towards an address, and settles when it is open. The address is let go when it ends. */
   async connect(request: ConnectRequest): Promise<Session> {
-    const { port, address, peerName, replyTo, repeats, timeoutMs, totalMs, window, provenName } = request;
+    const { port, address, peerName, replyTo, repeats, timeoutMs, totalMs, window, served, provenName } =
+      request;
     const { security, tls: endpoint } = this.#services;
     const sealed = isSealed(security, port.scheme);
     // The address is in use already.
@@ -109,7 +112,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
       throw new RpcError({ code, message: full ?? lack, origin: "local" });
     }
     const account = this.#sessions.accounts.own();
-    const session = this.#sessions.add(port, address, peerName, account, { window });
+    const session = this.#sessions.add(port, address, peerName, account, { window, served });
     const name = () => provenName ?? parseUrl(peerName).host;
     await session.connect({
       replyTo,

@@ -38,7 +38,7 @@ describe("a session that opens", () => {
 
   it("says what it serves after the welcome, if anything", async () => {
     const all = opening();
-    all.host.services = [["mine", ["x"]]];
+    all.host.served.services = [["mine", ["x"]]];
     all.receive({ kind: frameKind.welcome, body: packedGreeting() });
     expect(decoded(all.port.frames.find(({ kind }) => kind === frameKind.services))).toEqual([
       ["mine", ["x"]],
@@ -96,11 +96,11 @@ describe("a session that opens", () => {
     all.port.pulls[0]?.settle(0);
     expect(await all.opened).toBeUndefined();
     all.session.flush();
-    expect(all.port.frames.at(-1)).toMatchObject({
-      kind: frameKind.pulled,
-      callId: 0,
-      word: rendezvousOwner.response,
-    });
+    expect(all.port.frames.slice(-2)).toMatchObject([
+      { kind: frameKind.pulled, callId: 0, word: rendezvousOwner.response },
+      // Whatever it serves.
+      { kind: frameKind.services, word: 0 },
+    ]);
     expect(all.port.regions.size).toBe(0);
   });
 
@@ -438,7 +438,7 @@ describe("an open session", () => {
 
   it("ends when a peer's limit is too small for what it must be told, and throws nothing", () => {
     const all = setUp();
-    all.host.services = [["s", Array.from({ length: 1000 }, (_, i) => `method${i}`)]];
+    all.host.served.services = [["s", Array.from({ length: 1000 }, (_, i) => `method${i}`)]];
     all.session.accept({ ...peerGreeting, bodyBytes: 0 });
     expect([all.session.state, all.host.ended[0]?.reason?.code]).toEqual(["ended", "resource_exhausted"]);
     expect(all.kinds()).toEqual([frameKind.goodbye]);

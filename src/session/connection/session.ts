@@ -22,7 +22,7 @@ import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
 import { Arrivals, SealedArrivals } from "./arrivals.ts";
 import { Confirmation } from "./confirmation.ts";
 import type { EndOptions, SessionIdentity, SessionObserver, SessionState, SessionWatch } from "./context.ts";
-import type { EngineServices } from "./engine-services.ts";
+import type { EngineServices, Served } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
 import { PutOff } from "./message-turns.ts";
@@ -42,7 +42,7 @@ export interface SessionTerms {
   readonly parts: readonly SessionPartFactory[];
   /** The peer has proven who it is by a TLS handshake. */
   onPeerProven?(session: Session, proof: TlsProof): void;
-  /** Both sides have greeted each other. */
+  /** Both sides have greeted each other, and the peer has said what it serves. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
 }
@@ -65,6 +65,7 @@ export class Session implements OpeningSession, OutboxListener {
   peerName: string;
   readonly account: PeerAccount;
   readonly window: WindowLimits;
+  readonly served: Served;
   readonly methods = new MethodNumbers();
   readonly remoteState = new RemoteState();
   readonly outbox: Outbox;
@@ -80,6 +81,8 @@ export class Session implements OpeningSession, OutboxListener {
   path: ReturnPath | undefined;
   remote: Greeting | undefined;
   isStranger: boolean;
+  /** The session is open, and the peer has said what it serves. */
+  isIntroduced = false;
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
   sealedArrivals: SealedArrivals | undefined;
@@ -99,7 +102,7 @@ export class Session implements OpeningSession, OutboxListener {
   constructor(
     terms: SessionTerms,
     port: Port,
-    { address, index, nonce, peerName, account, isStranger = false }: SessionIdentity,
+    { address, index, nonce, peerName, account, served, isStranger = false }: SessionIdentity,
     window: WindowLimits,
   ) {
     const { services, watch, parts } = terms;
@@ -114,6 +117,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.isStranger = isStranger;
     this.account = account ?? new PeerAccount(services);
     this.window = window;
+    this.served = served ?? services.served;
     this.heardMs = watch.nowMs;
     const { maxQueuedBytes, maxRequests } = services.limits;
     this.outbox = new Outbox(
@@ -215,6 +219,13 @@ export class Session implements OpeningSession, OutboxListener {
     const { agent, incarnation } = remote;
     if (channels.sessionOpened.hasSubscribers)
       channels.sessionOpened.publish({ peer: this.peerName, agent, incarnation });
+    if (!this.#opening.awaitsServices) this.onServicesKnown();
+  }
+
+  /** The peer has said what it serves. */
+  onServicesKnown(): void {
+    if (this.isIntroduced) return;
+    this.isIntroduced = true;
     this.#terms.onSessionOpened?.(this);
   }
 

@@ -5,7 +5,7 @@ import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/securable.ts";
 import { Nonce, sessionOffset } from "../../wire/message.ts";
-import type { EngineServices } from "./engine-services.ts";
+import type { EngineServices, Served } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
 /** From this share of `maxSessions` on, peers with nothing open are asked, so often in bounds of the heartbeat. */
@@ -62,11 +62,16 @@ export class Sessions implements Iterable<Session> {
     account: PeerAccount,
     {
       window = defaultWindow,
+      served,
       isStranger = false,
-    }: { readonly window?: WindowLimits | undefined; readonly isStranger?: boolean } = {},
+    }: {
+      readonly window?: WindowLimits | undefined;
+      readonly served?: Served | undefined;
+      readonly isStranger?: boolean;
+    } = {},
   ): Session {
     const index = this.#free.pop() ?? this.#sessions.push(undefined) - 1;
-    const names = { address, index, nonce: Nonce.draw(), peerName, account, isStranger };
+    const names = { address, index, nonce: Nonce.draw(), peerName, account, served, isStranger };
     const session = new Session(this.#terms, port, names, window);
     // What is sealed is proven by a handshake, and by nothing else.
     if (!isSealed(this.services.security, port.scheme)) session.identity = identityByFabric(port, address);
@@ -170,8 +175,7 @@ export class Sessions implements Iterable<Session> {
 
   /** A peer that cannot call anything needs no credits. */
   tellCredits(session: Session): void {
-    const { methods, credits } = this.services;
-    if (methods.length > 0) session.grantCredits(credits.share);
+    if (session.served.methods.length > 0) session.grantCredits(this.services.credits.share);
   }
 
   #shareCredits(): void {

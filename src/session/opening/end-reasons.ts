@@ -116,11 +116,12 @@ export function brokenProtocol(peerName: string, text: string): RpcError {
 }
 
 /** Why a request goes nowhere: its session has ended before. */
-export function sessionEnded(peerName: string): RpcError {
+export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
   return new RpcError({
     code: "unavailable",
     message: `the session with ${peerName} has ended`,
     origin: "local",
+    cause,
   });
 }
 

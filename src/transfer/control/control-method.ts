@@ -23,17 +23,14 @@ export interface ServedMethod {
 }
 
 /** The method with this number, a control method or one of the service table. */
-export function methodAt(
-  {
-    methods,
-    builtins,
-  }: {
-    readonly methods: readonly ServedMethod[];
-    readonly builtins: readonly (ServedMethod | undefined)[];
-  },
-  number: number,
-): ServedMethod | undefined {
-  return isBuiltin(number) ? builtins[number - firstBuiltin] : methods[number];
+export function methodAt({ served, services }: MethodTables, number: number): ServedMethod | undefined {
+  return isBuiltin(number) ? services.builtins[number - firstBuiltin] : served.methods[number];
+}
+
+/** A session, as far as it says which methods its side serves. */
+export interface MethodTables {
+  readonly served: { readonly methods: readonly ServedMethod[] };
+  readonly services: { readonly builtins: readonly (ServedMethod | undefined)[] };
 }
 
 /** Who sends items in the calls of a method. */

@@ -48,6 +48,8 @@ export interface PeerLink extends TransferRoute, Answering {
   /** Whether nobody but the peer can read what is sent: it is sealed, or does not leave this host. */
   readonly isConfidential: boolean;
   readonly services: LinkServices;
+  /** The part of its session of this class. Throws when there is none. Not for the hot path. */
+  part<P extends object>(type: abstract new (...args: never[]) => P): P;
   /** What the peer makes this engine hold. */
   readonly account: PeerAccount;
   /** What the peer has of this engine's memory now. */

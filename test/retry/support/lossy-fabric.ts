@@ -21,7 +21,7 @@ import { Quarantine } from "../../../src/memory/quarantine.ts";
 import { SecurityMeter } from "../../../src/security/security-meter.ts";
 import { Admission } from "../../../src/server/admission.ts";
 import { defaultAdmission } from "../../../src/server/admission-options.ts";
-import { ServedServices } from "../../../src/server/dispatcher.ts";
+import { Dispatchers, ServedServices } from "../../../src/server/dispatcher.ts";
 import type { Implementation } from "../../../src/server/implement.ts";
 import { ReplayCache } from "../../../src/server/replay-cache.ts";
 import type { EngineServices } from "../../../src/session/connection/engine-services.ts";
@@ -77,13 +77,15 @@ export class Side {
     const all = { ...usualLimits, ...limits };
     this.replays = new ReplayCache(clock, all);
     const wheel = new DeadlineWheel(clock);
-    const served = new ServedServices({
-      onHandlerError: () => {},
-      replays: this.replays,
-      admission: new Admission(clock, wheel, defaultAdmission),
-      metrics: new CallMetrics(),
-      middleware: [],
-    });
+    const served = new ServedServices(
+      new Dispatchers({
+        onHandlerError: () => {},
+        replays: this.replays,
+        admission: new Admission(clock, wheel, defaultAdmission),
+        metrics: new CallMetrics(),
+        middleware: [],
+      }),
+    );
     served.add("serve", serve);
     this.host = {
       clock,
@@ -106,8 +108,7 @@ export class Side {
       streamBudget: new ByteBudget(all.maxStreamBytes),
       liveness: { heartbeatMs: 1000, maxStallMs: 0 },
       incarnation,
-      services: served.services,
-      methods: served.methods,
+      served,
       builtins: [],
       lanesFor: () => [],
       progress: {
@@ -180,6 +181,7 @@ export class LossyPair {
           address: port.admit(Buffer.from(name)),
           replyTo: Buffer.from(`${name}-client`),
           peerName: name,
+          served: this.client.host.served,
           timeoutMs: 1000,
         }),
       reconnect: reconnectField.fallback,
