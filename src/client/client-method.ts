@@ -198,7 +198,7 @@ export class ClientMethod {
     if (!numbers.serves(service)) return `${source.name} has no service "${service}"`;
     const number = numbers.of(service, name);
     if (number < 0) return `${source.name} has no method "${path}"`;
-    const theirs = kindNames[numbers.kindOf(number)] ?? "a kind of method that is unknown here";
+    const theirs = kindNames[numbers.kindOf(number)];
     return `${source.name} serves "${path}" as ${theirs}, this contract has it as ${kindNames[methodKindNumbers[this.kind]]}`;
   }
 }

@@ -10,7 +10,7 @@ export interface AnnouncedSession {
 /** Announces a change to the peer of an open session by the control request `method`. The welcome told what was before. */
 export function announce(session: AnnouncedSession, method: number, packed: readonly unknown[]): void {
   if (session.state !== "open") return;
-  // A peer of an older version answers `unimplemented`; a lost one is told in its next welcome.
+  // A peer that is lost learns it from its next welcome.
   session.request(method, packed).catch(() => {});
 }
 

@@ -48,7 +48,7 @@ export const frameKind = {
   secure: 19,
   /** The acceptor of a TLS handshake wants the hello again, with this cookie. */
   retry: 20,
-  /** One-way calls have been executed: no other terminal frame comes for them. Only for peers with `feature.executed`. */
+  /** One-way calls have been executed: no other terminal frame comes for them. */
   executed: 21,
   /** The sender reads rendezvous bodies. Word: how many more bytes it has read. Only where bodies take long. */
   pulling: 22,

@@ -68,12 +68,6 @@ describe("greeting", () => {
     expect(parse({ lan: [["a", 0]] })).toMatchObject({ lanes: [{ url: "a", incarnation: 0n }] });
   });
 
-  it("says what its sender understands beyond the version, and nothing by itself", () => {
-    expect(parse({ fea: [1, 9] })).toMatchObject({ features: [1, 9] });
-    expect(parse({ fea: [] })).toEqual(greeting);
-    expect(packGreeting({ ...greeting, features: [1] })).toEqual({ ...packed, fea: [1] });
-  });
-
   it("ignores keys it does not know, which later versions may add", () => {
     expect(parse({ crd: 5, auth: { kind: "x" } })).toEqual(greeting);
   });
@@ -105,7 +99,6 @@ describe("greeting", () => {
     bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
     req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
     imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of put notifications"],
-    fea: [[null, 7, "x", {}, ["1"], [-1], [1.5], [2 ** 32], new Array(65).fill(1)], "list of features"],
     hbt: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "heartbeat"],
     stl: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "how long bodies are kept"],
     svc: [
@@ -202,6 +195,12 @@ describe("service table", () => {
     expect(parseServices([["x", ["y".repeat(maxNameLength + 1)]]])).toBe(
       "greeting has a malformed method in service x",
     );
+  });
+
+  it("knows five kinds of methods", () => {
+    expect(parseServices([["x", ["a", ["b", 0], ["c", 4]]]])).toBeTypeOf("object");
+    for (const kind of [5, 255, -1, 1.5, "1"])
+      expect(parseServices([["x", [["a", kind]]]])).toBe("greeting has a malformed method in service x");
   });
 
   it("is refused when it names anything twice, because numbers would be ambiguous", () => {

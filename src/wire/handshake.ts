@@ -20,8 +20,6 @@ export interface Greeting extends ReturnPath {
   readonly immediateBytes: number;
   /** In a sealed session: the sender lets regions travel as they are, if its peer does too. */
   readonly plainBulk?: boolean;
-  /** The members of `feature` that the sender understands beyond the version. Both must, before either uses it. */
-  readonly features?: readonly number[];
   /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;
   /** Milliseconds that the sender keeps a rendezvous body without hearing that bytes of its bodies were read. */
@@ -38,12 +36,6 @@ export interface Greeting extends ReturnPath {
   /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
 }
-
-/** What this side understands beyond the version. A receiver ignores numbers that it does not know. */
-export const feature = {
-  /** Frames of the kind `executed`. */
-  executed: 1,
-} as const;
 
 /** The address of one lane of a dispatcher. */
 export interface LaneAddress {
@@ -77,7 +69,7 @@ export type TableMethod = string | readonly [name: string, kind: number];
 /** Services and their methods. Methods are numbered from 0 in this order, across all services. */
 export type ServiceTable = readonly (readonly [service: string, methods: readonly TableMethod[]])[];
 
-/** The numbers of the kinds of methods in a service table. Higher numbers are kinds of later versions. */
+/** The numbers of the kinds of methods in a service table. */
 export const methodKindNumbers = {
   unary: 0,
   serverStream: 1,
@@ -94,7 +86,6 @@ export interface GreetingLimits {
   readonly maxAgentLength: number;
   readonly maxLanes: number;
   readonly maxUrlLength: number;
-  readonly maxFeatures: number;
   readonly maxNotServing: number;
   readonly maxReasonLength: number;
 }
@@ -108,7 +99,6 @@ export const greetingLimits: GreetingLimits = {
   maxAgentLength: 256,
   maxLanes: 256,
   maxUrlLength: 320,
-  maxFeatures: 64,
   maxNotServing: 256,
   maxReasonLength: 256,
 };
@@ -140,7 +130,6 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     ...(greeting.bodyStallMs !== defaultBodyStallMs ? { stl: greeting.bodyStallMs } : {}),
     ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
     ...(greeting.plainBulk === true ? { blk: 1 } : {}),
-    ...(greeting.features === undefined ? {} : { fea: greeting.features }),
     ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
     ...(greeting.health === undefined ? {} : { hea: packHealth(greeting.health) }),
   };
@@ -208,7 +197,6 @@ export function parseGreeting(body: unknown): Greeting | string {
     hbt = defaultHeartbeatMs,
     stl = defaultBodyStallMs,
     blk,
-    fea = [],
     lan = [],
     hea,
   } = body as Record<string, unknown>;
@@ -222,7 +210,6 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
   if (!isUint32(stl) || stl === 0) return "greeting does not say how long bodies are kept";
-  if (!isFeatures(fea)) return "greeting has no list of features";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
   const health = hea === undefined ? undefined : parseHealth(hea);
@@ -240,7 +227,6 @@ export function parseGreeting(body: unknown): Greeting | string {
     heartbeatMs: hbt,
     bodyStallMs: stl,
     ...(blk === 1 ? { plainBulk: true } : {}),
-    ...(fea.length > 0 ? { features: fea } : {}),
     lanes,
     ...(health === undefined ? {} : { health }),
     services: svc as ServiceTable,
@@ -304,10 +290,6 @@ function isVersions(value: unknown): value is [number, number] {
   );
 }
 
-function isFeatures(value: unknown): value is number[] {
-  return Array.isArray(value) && value.length <= greetingLimits.maxFeatures && value.every(isUint32);
-}
-
 /** Whether a value is a whole number that a JavaScript number holds exactly, in any width. */
 function isWhole(value: unknown): value is number | bigint {
   const number = typeof value === "bigint" ? Number(value) : value;
@@ -348,7 +330,7 @@ function isMethod(value: unknown): value is TableMethod {
   return value.length === 2 && isName(value[0]) && isUint32(value[1]) && value[1] <= maxMethodKind;
 }
 
-const maxMethodKind = 255;
+const maxMethodKind = methodKindNumbers.oneWay;
 
 export function nameOfMethod(method: TableMethod): string {
   return typeof method === "string" ? method : method[0];

@@ -62,7 +62,7 @@ const noMessages: readonly RegExp[] = [
   /^the end of an exchange$/,
   // Parts of messages whose whole has an entry.
   /^(before it could be sent|by another process at this address|its caller was silent for too long)$/,
-  /^(its answer is not kept any more|… keeps no answers|a kind of method that is unknown here)$/,
+  /^(its answer is not kept any more|… keeps no answers)$/,
   /^…, and (…|whenFull is "fail")$|^…: the call has ended$|^the input$|^line … of the items$/,
   /^……; net:\/\/ and mem:\/\/ work without it$/,
   /^(the port is missing; write|expected) …:\/\/|^an array that holds something else$/,

@@ -309,7 +309,6 @@ describe("golden vectors", () => {
       "hello",
       "welcome",
       "welcome of a side that speaks for lanes",
-      "welcome of a side with features",
       "welcome of a side that keeps bodies for 2 s",
       "welcome of a side with services that do not serve",
     ]) {
@@ -370,7 +369,6 @@ describe("docs/protocol.md", () => {
       ["Characters in a lane's URL", greetingLimits.maxUrlLength],
       ["Bytes in `adr`", greetingLimits.maxAddressBytes],
       ["Characters in `agt`", greetingLimits.maxAgentLength],
-      ["Features", greetingLimits.maxFeatures],
       ["Segments of a region", maxRegionSegments],
       ["Regions in a request", maxRegions],
       ["Segments of all regions in a request", maxSegments],

@@ -28,8 +28,7 @@ export async function inspect(url: string, connection: Connection): Promise<Insp
 /** Why an engine cannot be looked into, in one line with the remedy. */
 export function inspectError(error: unknown, url: string, peer?: Peer): CommandError {
   if (!(error instanceof RpcError)) return commandError(error);
-  // An older engine does not know the service, and a newer one may have it off.
-  if (error.code === "unimplemented" || error.code === "not_found")
+  if (error.code === "unimplemented")
     return new CommandError(
       `${url}: this engine does not let others look into it; open it with inspection: true`,
       statusOf("unimplemented"),

@@ -12,12 +12,12 @@ import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
 import { SessionMover } from "../../transfer/sealed/mover.ts";
 import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
-import { feature, type Greeting, type LaneAddress, type ToldHealth } from "../../wire/handshake.ts";
+import type { Greeting, LaneAddress, ToldHealth } from "../../wire/handshake.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
 import type { Teardown } from "../connection/teardown.ts";
-import { ExecutedCalls, executedFrames } from "./executed-calls.ts";
+import { executedFrames } from "./executed-calls.ts";
 import { explainDenial } from "./explain-denial.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { OutgoingCalls } from "./outgoing-calls.ts";
@@ -56,9 +56,8 @@ export class Exchange implements SessionPart, PeerLink {
     return this.outgoing.size + this.outgoing.waiting.size + this.incoming.size;
   }
 
-  onOpen({ requests, features }: Greeting): void {
+  onOpen({ requests }: Greeting): void {
     this.outgoing.limit(requests);
-    if (features?.includes(feature.executed)) this.incoming.executed = new ExecutedCalls(this.session);
   }
 
   beginMessage(): void {

@@ -25,7 +25,7 @@ import {
   inputTooLarge,
   tooManyBuiltinStreams,
 } from "./call-errors.ts";
-import type { ExecutedCalls } from "./executed-calls.ts";
+import { ExecutedCalls } from "./executed-calls.ts";
 import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { GrantedCodec } from "./request-regions.ts";
@@ -69,8 +69,8 @@ export class IncomingCalls implements Answering {
   #streams = 0;
   /** How many of `#streams` call built-in services. */
   #builtinStreams = 0;
-  /** Tells of one-way calls; undefined where the peer wants an answer for each. */
-  executed: ExecutedCalls | undefined;
+  /** Tells of one-way calls. */
+  readonly #executed: ExecutedCalls;
   /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
     throw new Error("sessions have no part that takes streams");
@@ -87,6 +87,7 @@ export class IncomingCalls implements Answering {
     this.#outbox = session.outbox;
     this.#offers = session.offers;
     this.#granted = new GrantedCodec(session);
+    this.#executed = new ExecutedCalls(session);
     this.authorization = Authorization.of(session);
   }
 
@@ -327,7 +328,7 @@ export class IncomingCalls implements Answering {
     services.wheel.disarm(call);
     if (call.items !== undefined) this.#finishStream(call, call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
-    if (this.executed?.add(call) === true) return this.#succeed(call);
+    if (this.#executed.add(call)) return this.#succeed(call);
     const metadata = this.#metadataOf(call);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;

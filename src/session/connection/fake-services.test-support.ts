@@ -10,7 +10,7 @@ import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 import { OutgoingCall } from "../../call/outgoing-call.ts";
-import type { Turns } from "../../fabric/progress.ts";
+import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { Quarantine } from "../../memory/quarantine.ts";
 import { SecurityMeter } from "../../security/security-meter.ts";
 import type { ResolvedSecurity } from "../../security/security-options.ts";
@@ -120,7 +120,7 @@ class FakeProgress implements Turns {
 
   wake(): void {}
 
-  flushSoon(): void {}
+  flushSoon(_queue: Flushable): void {}
 
   goOn(): void {}
 }

@@ -4,7 +4,6 @@ import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import {
-  feature,
   type Greeting,
   type LaneAddress,
   packGreeting,
@@ -469,7 +468,6 @@ export class Opening implements TlsListener {
       immediateBytes: port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
       bodyStallMs: Math.ceil(limits.maxBodyStallMs),
-      features: [feature.executed],
       ...(ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
       lanes,
       services: table,

@@ -3,12 +3,10 @@ import { type Peer, RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import {
-  CommandError,
   type Connection,
   commandError,
   connectionHelp,
   connectionOptions,
-  statusOf,
   withEngine,
 } from "../connection.ts";
 import type { Terminal } from "../terminal.ts";
@@ -61,15 +59,8 @@ async function check(peer: Peer, service: string, { timeoutMs, signal }: Connect
     if (!(error instanceof RpcError)) throw error;
     if (error.code === "not_found") return { status: "unknown", reason: error.plainMessage };
     if (error.code === "deadline_exceeded" && peer.state === "suspect") return blocked;
-    throw healthError(error, peer.url);
+    throw commandError(error);
   }
-}
-
-/** Why an engine does not tell its health. */
-function healthError(error: RpcError, url: string): CommandError {
-  if (error.code !== "unimplemented") return commandError(error);
-  const message = `${url}: this engine is of an older version and does not tell its health; cinnabar ping asks whether it answers`;
-  return new CommandError(message, statusOf("unimplemented"), error);
 }
 
 const blocked: State = { status: "suspect", reason: "its event loop does not answer" };
@@ -93,7 +84,7 @@ async function watch(
       show(state);
     }
   } catch (error) {
-    throw error instanceof RpcError ? healthError(error, peer.url) : error;
+    throw error instanceof RpcError ? commandError(error) : error;
   }
   return last?.status === "serving" ? 0 : 1;
 }
