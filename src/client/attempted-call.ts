@@ -402,7 +402,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     if (this.settled && this.identity === undefined) return;
     if (!this.settled) {
       const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
-      this.settle(new RpcError({ code: "cancelled", message, origin: "local" }));
+      this.settle(new RpcError({ code: "cancelled", message }));
     }
     this.cancel();
   }

@@ -142,11 +142,11 @@ export abstract class ClientRequest extends OutgoingCall {
 
 function unserved(method: ClientMethod, session: CallSession): RpcError {
   const message = method.unservedBy(session.methods);
-  return new RpcError({ code: "unimplemented", message, origin: "local" });
+  return new RpcError({ code: "unimplemented", message });
 }
 
 function unsent(cause: unknown): RpcError {
-  return new RpcError({ code: "internal", message: "the request could not be sent", origin: "local", cause });
+  return new RpcError({ code: "internal", message: "the request could not be sent", cause });
 }
 
 /** Makes a call of one attempt. */

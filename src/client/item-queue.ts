@@ -284,22 +284,16 @@ const tooManyWait = (): RpcError =>
   new RpcError({
     code: "resource_exhausted",
     message: `${maxWaitingItems} items of the stream wait to be sent: await send, so that the server sets the pace`,
-    origin: "local",
   });
 
 function precondition(message: string): RpcError {
-  return new RpcError({ code: "failed_precondition", message, origin: "local" });
+  return new RpcError({ code: "failed_precondition", message });
 }
 
 function misfit(message: string): RpcError {
-  return new RpcError({ code: "invalid_argument", message, origin: "local" });
+  return new RpcError({ code: "invalid_argument", message });
 }
 
 function schemaThrew(cause: unknown): RpcError {
-  return new RpcError({
-    code: "internal",
-    message: "a schema of the contract threw",
-    origin: "local",
-    cause,
-  });
+  return new RpcError({ code: "internal", message: "a schema of the contract threw", cause });
 }

@@ -265,7 +265,7 @@ export class Attempt extends CallAttempt<RetriedCall> {
     // be sent has begun nothing.
     if (this.identity === undefined || this.id === 0) this.cancel();
     const message = `attempt ${this.number} took longer than attemptTimeoutMs ${this.#timeoutMs}`;
-    this.failAs(new RpcError({ code: "deadline_exceeded", message, origin: "local" }), "late");
+    this.failAs(new RpcError({ code: "deadline_exceeded", message }), "late");
   }
 
   protected override settle(error?: RpcError): void {

@@ -355,5 +355,5 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
 export function unsendable(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   const { message } = error as Error;
-  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
+  return new RpcError({ code: "invalid_argument", message, cause: error });
 }

@@ -287,7 +287,6 @@ export class BackendSet implements SessionSource, BackendListener {
     throw new RpcError({
       code: "failed_precondition",
       message: `${this.name}: there is no lane ${number}, there are ${this.#urls.length}`,
-      origin: "local",
       notExecuted: true,
     });
   }
@@ -300,7 +299,7 @@ export class BackendSet implements SessionSource, BackendListener {
 
   #misdirected(cause: unknown): RpcError {
     const message = `${this.name}: keyOf or the policy failed: ${textOf(cause)}`;
-    return new RpcError({ code: "internal", message, origin: "local", cause });
+    return new RpcError({ code: "internal", message, cause });
   }
 
   #readyNow(): readonly Backend[] {
@@ -455,5 +454,5 @@ const textOf = (error: unknown): string => (error instanceof Error ? error.messa
 
 function unavailable(message: string, cause: unknown): RpcError {
   const why = cause instanceof Error ? `: ${cause.message}` : "";
-  return new RpcError({ code: "unavailable", message: `${message}${why}`, origin: "local", cause });
+  return new RpcError({ code: "unavailable", message: `${message}${why}`, cause });
 }

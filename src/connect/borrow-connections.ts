@@ -131,7 +131,7 @@ export class BorrowConnections {
 
 function unreachable(code: "not_found" | "unavailable", why: string): RpcError {
   const message = `borrow: the owner of the region cannot be reached: ${why}`;
-  return new RpcError({ code, message, origin: "local" });
+  return new RpcError({ code, message });
 }
 
 /** Why a URL out of a handle cannot be connected to. */
@@ -150,12 +150,7 @@ async function unlessAborted(work: Promise<OwnerConnection>, signal: AbortSignal
   const aborted = new Promise<never>((_, reject) => {
     stop = () =>
       reject(
-        new RpcError({
-          code: "cancelled",
-          message: "borrow: the signal was aborted",
-          origin: "local",
-          cause: signal.reason,
-        }),
+        new RpcError({ code: "cancelled", message: "borrow: the signal was aborted", cause: signal.reason }),
       );
     if (signal.aborted) stop();
     else signal.addEventListener("abort", stop);

@@ -345,7 +345,7 @@ function nowhere(failures: readonly RpcError[]): RpcError {
   const last = failures.at(-1) as RpcError;
   const { code, retryable } = failures.find((failure) => failure.retryable) ?? last;
   const message = failures.map((failure) => failure.message).join("; ");
-  return new RpcError({ code, retryable, message, origin: "local", cause: last });
+  return new RpcError({ code, retryable, message, cause: last });
 }
 
 function otherEngine(url: string, found: bigint | undefined, meant: bigint, isLane: boolean): RpcError {
@@ -354,7 +354,6 @@ function otherEngine(url: string, found: bigint | undefined, meant: bigint, isLa
     // A lane that has just been replaced may answer before it is announced.
     code: isLane ? "unavailable" : "failed_precondition",
     message: `another engine answers at ${url}: its incarnation is ${is} instead of ${not}`,
-    origin: "local",
   });
 }
 
@@ -365,7 +364,6 @@ function assertProvable(name: string, url: string, security: ResolvedSecurity | 
   throw new RpcError({
     code: "failed_precondition",
     message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
-    origin: "local",
   });
 }
 
@@ -379,6 +377,5 @@ function otherIdentity(
   return new RpcError({
     code: "permission_denied",
     message: `a lane of ${dispatcher.url} has another identity than it: "${principalOf(identity)}" instead of "${principalOf(dispatcher.lastIdentity)}"`,
-    origin: "local",
   });
 }

@@ -174,6 +174,5 @@ export function tooManyWait(waiting: number, name: string): RpcError {
   return new RpcError({
     code: "resource_exhausted",
     message: `${waiting} calls wait for a session with ${name}, the limit is reached`,
-    origin: "local",
   });
 }

@@ -222,7 +222,6 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     return new RpcError({
       code: "unavailable",
       message: `no lane of ${this.name} can be reached${why}`,
-      origin: "local",
       cause,
     });
   }

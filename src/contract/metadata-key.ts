@@ -23,7 +23,7 @@ export function metadataKey<S extends Schema>(name: string, schema: S): Metadata
         throw new TypeError(`metadataKey: the schema of "${name}" is asynchronous`);
       if (verdict.issues === undefined) return verdict.value as InferOutput<S>;
       const message = formatIssues(`metadata "${name}"`, verdict.issues);
-      throw new RpcError({ code: "invalid_argument", message, origin: "local" });
+      throw new RpcError({ code: "invalid_argument", message });
     },
   });
 }

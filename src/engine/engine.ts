@@ -320,7 +320,6 @@ export class Engine implements AsyncDisposable {
       throw new RpcError({
         code: "failed_precondition",
         message: "reloadSecurity: the engine has neither security.tls nor security.psk",
-        origin: "local",
       });
     tls.reload();
     this.#parts.sessions.judgePeers(tls);

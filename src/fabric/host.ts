@@ -23,8 +23,7 @@ export async function numericHost(host: string): Promise<string> {
   }
 }
 
-const local = (code: RpcCode, message: string, cause: unknown) =>
-  new RpcError({ code, message, origin: "local", cause });
+const local = (code: RpcCode, message: string, cause: unknown) => new RpcError({ code, message, cause });
 
 /** Why the network was not even asked, by the code of Node's error; undefined if it was. */
 function obstacle(cause: unknown): RpcError | undefined {

@@ -40,11 +40,7 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     super(layout);
     this.name = url.name === "" ? fabric.nextName() : url.name;
     if (fabric.ports.has(this.name)) {
-      throw new RpcError({
-        code: "already_exists",
-        message: `mem://${this.name} is already in use`,
-        origin: "local",
-      });
+      throw new RpcError({ code: "already_exists", message: `mem://${this.name} is already in use` });
     }
     fabric.ports.set(this.name, this);
     this.#fabric = fabric;

@@ -228,7 +228,7 @@ export class QueuePairListener implements Disposable {
    */
   register(bytes: number): RegisteredMemory {
     if (this.#isClosed)
-      throw new RpcError({ code: "failed_precondition", message: "the listener is closed", origin: "local" });
+      throw new RpcError({ code: "failed_precondition", message: "the listener is closed" });
     return new RegisteredMemory(this.#addon, this.#listener, bytes);
   }
 

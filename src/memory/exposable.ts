@@ -144,7 +144,6 @@ export function detached(what: string): RpcError {
   return new RpcError({
     code: "failed_precondition",
     message: `${what} has been detached: its ArrayBuffer was transferred`,
-    origin: "local",
   });
 }
 
@@ -164,7 +163,6 @@ export function assertInside(what: string, offset: number, length: number, byteL
   throw new RpcError({
     code: "out_of_range",
     message: `${what}: offset ${offset} and length ${length} do not lie inside ${byteLength} bytes`,
-    origin: "local",
   });
 }
 

@@ -246,5 +246,5 @@ function failed(what: string, call: string, name: string, detail?: string): RpcE
 }
 
 function refused(code: RpcCode, message: string): RpcError {
-  return new RpcError({ code, message, origin: "local" });
+  return new RpcError({ code, message });
 }

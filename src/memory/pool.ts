@@ -163,7 +163,6 @@ export class Pool {
         message:
           `pool.take: ${asked} bytes need a slab of ${slabBytes} bytes; ${this.#takenBytes} bytes are taken and ` +
           `limits.maxPoolBytes is ${this.#maxBytes}`,
-        origin: "local",
       });
     }
     const memory = allocateSlab(slabBytes);
@@ -323,7 +322,6 @@ export class PooledMemory<A extends Access = never> implements Disposable {
     throw new RpcError({
       code: "failed_precondition",
       message: "the memory has no region: take it with the option `access`",
-      origin: "local",
     });
   }
 
@@ -352,7 +350,6 @@ export class PooledMemory<A extends Access = never> implements Disposable {
     throw new RpcError({
       code: "failed_precondition",
       message: "the memory has been disposed; it belongs to the pool again",
-      origin: "local",
     });
   }
 }
@@ -403,7 +400,6 @@ function noRoom(bytes: number, what: string): RpcError {
   return new RpcError({
     code: "resource_exhausted",
     message: `${what}: the system has no memory for a slab of ${bytes} bytes`,
-    origin: "local",
   });
 }
 

@@ -73,7 +73,6 @@ export class PutNotificationQueue {
       throw new RpcError({
         code: "failed_precondition",
         message: "this region's notifications have a reader already",
-        origin: "local",
       });
     }
     const reader: AsyncIterableIterator<PutNotification, undefined> = {
@@ -120,7 +119,6 @@ function lost(): RpcError {
   return new RpcError({
     code: "resource_exhausted",
     message: `put notifications were lost: more than ${maxPutNotifications} waited for a reader, or it was not certain which region they were for`,
-    origin: "local",
   });
 }
 

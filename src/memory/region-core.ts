@@ -274,7 +274,6 @@ export class RegionCore {
       throw new RpcError({
         code: "failed_precondition",
         message: `the region has been ${this.revoked ? "revoked" : "disposed"}`,
-        origin: "local",
       });
     }
     const gone = this.segments.findIndex(({ buffer }) => isDetached(buffer));

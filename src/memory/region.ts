@@ -68,7 +68,6 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
     throw new RpcError({
       code: "failed_precondition",
       message: `the region has ${segments.length} segments: use \`segments\` instead of \`bytes\``,
-      origin: "local",
     });
   }
 

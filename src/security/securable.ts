@@ -22,6 +22,5 @@ export function assertSecurable(security: ResolvedSecurity | undefined, scheme: 
   throw new RpcError({
     code: "failed_precondition",
     message: `security has neither tls nor psk, which ${scheme} needs: only shm and mem go without`,
-    origin: "local",
   });
 }

@@ -23,8 +23,7 @@ export function assertSupported({ kind }: Credentials): void {
     message = `security needs exportKeyingMaterial of node:tls, which ${runtime} does not have`;
   else if (kind === "psk" && openssl_is_boringssl)
     message = `security.psk needs pre-shared keys in TLS 1.3, which ${runtime} does not have`;
-  if (message !== "")
-    throw new RpcError({ code: "unimplemented", message, origin: "local", retryable: false });
+  if (message !== "") throw new RpcError({ code: "unimplemented", message, retryable: false });
 }
 
 /**

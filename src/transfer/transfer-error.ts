@@ -54,7 +54,6 @@ export function stoppedEarly(failed: Failed): RpcError {
   return new RpcError({
     code: "failed_precondition",
     message: `${describe(failed)} stopped after ${failed.moved} bytes: the call has ended, and its grants with it`,
-    origin: "local",
     transferredBytes: failed.moved,
   });
 }
@@ -76,7 +75,7 @@ export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
 /** The device cannot write the local memory. */
 export function unpinned(failed: Failed): RpcError {
   const { code, why } = noPin;
-  return new RpcError({ code, message: `${describe(failed)}: ${why}`, origin: "local", transferredBytes: 0 });
+  return new RpcError({ code, message: `${describe(failed)}: ${why}`, transferredBytes: 0 });
 }
 
 /** Local memory shows a file that has lost bytes: what moved may be zeros. */

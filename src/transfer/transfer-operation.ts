@@ -260,7 +260,6 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
       throw new RpcError({
         code: "invalid_argument",
         message: `${this.op}: the option notify needs a region of at least 1 byte`,
-        origin: "local",
       });
     }
     await sendPutNotification(this.#scope, this.route, remote, notify, this.total);

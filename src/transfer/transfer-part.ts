@@ -40,7 +40,6 @@ export function checkPart(op: "get" | "put", scope: TransferScope, part: Transfe
     throw new RpcError({
       code: "failed_precondition",
       message: `${op}: the local region has been ${memory.revoked ? "revoked" : "disposed"}`,
-      origin: "local",
     });
   }
   if (!(remote instanceof RemoteRegion)) {
@@ -56,18 +55,13 @@ export function checkPart(op: "get" | "put", scope: TransferScope, part: Transfe
     throw new RpcError({
       code: "permission_denied",
       message: `${op}: the region was exposed as "${remote.access}"; ${op} needs "${needed}"`,
-      origin: "local",
     });
   }
   const segments = sliceSegments(joinNeighbours(views), localOffset, length);
   if (segments.some(({ buffer }) => isDamaged(buffer))) throw lostBytes(`${op}: the local memory`);
   const grant = grantOf(remote);
   if (grant.call !== scope) {
-    throw new RpcError({
-      code: "permission_denied",
-      message: `${op}: the region belongs to another call`,
-      origin: "local",
-    });
+    throw new RpcError({ code: "permission_denied", message: `${op}: the region belongs to another call` });
   }
   return {
     remote: grant,
@@ -123,7 +117,6 @@ export function assertApart(op: string, parts: readonly CheckedPart[]): void {
     throw new RpcError({
       code: "invalid_argument",
       message: `${op}: the remote region and the local memory overlap: both are memory of this thread`,
-      origin: "local",
     });
   }
 }

@@ -131,7 +131,6 @@ async function pullInto<T extends ArrayBufferView>(
     throw new RpcError({
       code: "invalid_argument",
       message: `pull: ${length} bytes are not a multiple of the element size, ${elementBytes} bytes`,
-      origin: "local",
     });
   }
   // Before memory is allocated: the length of the region is the peer's word.
@@ -139,7 +138,6 @@ async function pullInto<T extends ArrayBufferView>(
     throw new RpcError({
       code: "out_of_range",
       message: `pull: offset ${offset} and length ${length} do not lie inside ${remote.byteLength} bytes`,
-      origin: "local",
     });
   }
   const memory = allocate(length);
@@ -166,7 +164,6 @@ function allocate(bytes: number): ArrayBuffer {
     throw new RpcError({
       code: "resource_exhausted",
       message: `pull: the system has no memory for ${bytes} bytes`,
-      origin: "local",
       cause,
     });
   }

@@ -77,7 +77,6 @@ export async function verify(
     throw new RpcError({
       code: "data_loss",
       message: `${what}: the checksum of ${bytes} bytes is ${hex(there)} at the owner and ${hex(here)} here`,
-      origin: "local",
     });
   }
 }

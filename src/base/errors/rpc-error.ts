@@ -151,5 +151,5 @@ export class RpcError extends Error {
 
 /** The error of an operation on a closed engine or peer. */
 export function closedError(name: string): RpcError {
-  return new RpcError({ code: "unavailable", message: `${name} has been closed`, origin: "local" });
+  return new RpcError({ code: "unavailable", message: `${name} has been closed` });
 }

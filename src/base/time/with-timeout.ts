@@ -9,13 +9,7 @@ export async function withTimeout<T>(timeoutMs: number, failed: string, work: Pr
   let cancel = () => {};
   const late = new Promise<never>((_, reject) => {
     cancel = realClock.timer(timeoutMs, () =>
-      reject(
-        new RpcError({
-          code: "unavailable",
-          message: `${failed} within ${Math.round(timeoutMs)} ms`,
-          origin: "local",
-        }),
-      ),
+      reject(new RpcError({ code: "unavailable", message: `${failed} within ${Math.round(timeoutMs)} ms` })),
     );
   });
   try {

@@ -100,7 +100,6 @@ export function requireAddon(): Addon {
       message:
         `cinnabar's native addon was not found; tried ${tried(addonAttempts)}. ` +
         adviceForMissingAddon(thisMachine()),
-      origin: "local",
       retryable: false,
     });
   }

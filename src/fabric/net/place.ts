@@ -18,7 +18,6 @@ export function placeOf({ scheme, host, port, name }: Place): TcpSocketConnectOp
   throw new RpcError({
     code: "unimplemented",
     message: `net+pipe://${name}: named pipes exist on Windows only; use net+unix:///path here`,
-    origin: "local",
     retryable: false,
   });
 }

@@ -70,7 +70,6 @@ function presentRails(): Rail[] {
   throw new RpcError({
     code: "unimplemented",
     message: reason === "" ? "no RDMA device has an address" : reason,
-    origin: "local",
   });
 }
 
@@ -80,6 +79,5 @@ function noneFits(url: string, choice: VerbsChoice | undefined, rails: readonly 
   return new RpcError({
     code: "invalid_argument",
     message: `${url}: no RDMA device${what} matches; the devices are ${listRails(rails)}`,
-    origin: "local",
   });
 }

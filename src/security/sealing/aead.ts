@@ -111,7 +111,6 @@ function missing(reason: string): RpcError {
   return new RpcError({
     code: "unavailable",
     message: `sessions cannot be sealed: ${reason}. Let security.suites name a cipher that both sides have`,
-    origin: "local",
     retryable: false,
   });
 }

@@ -6,7 +6,7 @@ import { EncodeError, TooLongError } from "../../wire/extension.ts";
 
 /** It could neither leave nor wait. */
 export function exhausted(message: string): RpcError {
-  return new RpcError({ code: "resource_exhausted", message, origin: "local", notExecuted: true });
+  return new RpcError({ code: "resource_exhausted", message, notExecuted: true });
 }
 
 /** When to try again after a refusal for the memory of other requests. It comes free with any answer. */
@@ -29,7 +29,6 @@ export function answerTooLarge(peerName: string, maxValueBytes: number): RpcErro
   return new RpcError({
     code: "resource_exhausted",
     message: `the answer of ${peerName} takes more than ${maxValueBytes} bytes of memory once decoded, limits.maxValueBytes is reached`,
-    origin: "local",
   });
 }
 
@@ -45,7 +44,7 @@ export function tooManyBuiltinStreams(): RpcError {
 /** What the end of a session is to a call that has not left. */
 export function unsent(reason: RpcError): RpcError {
   const message = `the session ended while the call waited for its turn: ${reason.message}`;
-  return new RpcError({ code: "unavailable", message, origin: "local", notExecuted: true, cause: reason });
+  return new RpcError({ code: "unavailable", message, notExecuted: true, cause: reason });
 }
 
 /** Why a request could not be sent. */
@@ -55,7 +54,7 @@ export function sendError(error: unknown): RpcError {
     return new RpcError({ code: "internal", message: "the request could not be sent", cause: error });
   // Why a region cannot be granted is an error of its own.
   if (error.cause instanceof RpcError) return error.cause;
-  return new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
+  return new RpcError({ code: "invalid_argument", message: error.message, cause: error });
 }
 
 /** Why what a handler gave could not be sent: its result, or an item of its stream. */

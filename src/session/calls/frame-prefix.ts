@@ -49,7 +49,6 @@ function assertFits(metadata: Uint8Array, maxBytes: number): void {
   throw new RpcError({
     code: "invalid_argument",
     message: `metadata of ${metadata.byteLength} bytes does not fit the messages that the peer receives`,
-    origin: "local",
   });
 }
 

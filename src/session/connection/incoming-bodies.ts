@@ -239,7 +239,7 @@ export class IncomingBodies {
     if (value === malformed) return;
     if (value === tooLarge) {
       const message = `the service table of ${session.peerName} takes more than its share of limits.maxDecodedBytes`;
-      session.end(new RpcError({ code: "resource_exhausted", message, origin: "local" }));
+      session.end(new RpcError({ code: "resource_exhausted", message }));
       return;
     }
     // The index of its names takes about as much again.
@@ -302,12 +302,11 @@ export class IncomingBodies {
       return new RpcError({
         code: "resource_exhausted",
         message: `a body cannot be kept: this peer's share of maxPullBytes ${services.limits.maxPullBytes} is reached`,
-        origin: "local",
       });
     }
     if (status === forgedBody) {
       const message = `a body from ${peerName} was changed on its way: its tag is wrong`;
-      return new RpcError({ code: "data_loss", message, origin: "local" });
+      return new RpcError({ code: "data_loss", message });
     }
     // A body stays until its receiver says that it has it. A sender that withdraws one has given the session up, for
     // this side's silence perhaps, and nobody may have told us yet.

@@ -203,7 +203,6 @@ export class RendezvousOffers {
         message:
           `${share.budget.bytes} bytes wait to be pulled, ${share.bytes} of them by this peer; ${bytes} more would ` +
           `exceed its share of maxOfferBytes ${limits.maxOfferBytes}`,
-        origin: "local",
       });
     }
     try {

@@ -109,7 +109,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     if (full !== undefined || lack !== "") {
       port.forget(address);
       const code = full === undefined ? "failed_precondition" : "resource_exhausted";
-      throw new RpcError({ code, message: full ?? lack, origin: "local" });
+      throw new RpcError({ code, message: full ?? lack });
     }
     const account = this.#sessions.accounts.own();
     const session = this.#sessions.add(port, address, peerName, account, { window, served });

@@ -92,7 +92,6 @@ export function cannotBeSaid(peerName: string, cause: Error): RpcError {
   return new RpcError({
     code: "resource_exhausted",
     message: `${peerName} cannot be sent a frame about the session: ${cause.message}`,
-    origin: "local",
     cause,
   });
 }
@@ -117,12 +116,7 @@ export function brokenProtocol(peerName: string, text: string): RpcError {
 
 /** Why a request goes nowhere: its session has ended before. */
 export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: `the session with ${peerName} has ended`,
-    origin: "local",
-    cause,
-  });
+  return new RpcError({ code: "unavailable", message: `the session with ${peerName} has ended`, cause });
 }
 
 /** A session is ended because messages of its peer were lost: while it opens, the welcome. */
@@ -196,7 +190,6 @@ export function reflected(): RpcError {
     code: "unauthenticated",
     message:
       "the peer is this engine itself, or plays back what it says; with a pre-shared key that proves nothing",
-    origin: "local",
   });
 }
 
@@ -205,17 +198,12 @@ export function certificateEnded(peerName: string, validTo: Date): RpcError {
   return new RpcError({
     code: "unauthenticated",
     message: `the certificate of ${peerName} was valid to ${validTo.toISOString()}`,
-    origin: "local",
   });
 }
 
 /** Why a sealed session ends whose peer could not open another one now. */
 export function notTrusted(peerName: string, why: string): RpcError {
-  return new RpcError({
-    code: "unauthenticated",
-    message: `${peerName} is not trusted any more: ${why}`,
-    origin: "local",
-  });
+  return new RpcError({ code: "unauthenticated", message: `${peerName} is not trusted any more: ${why}` });
 }
 
 /** Why a sealed session ends whose peer has not answered its welcome. */
@@ -223,7 +211,6 @@ export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError
   return new RpcError({
     code: "unauthenticated",
     message: `${peerName} has not shown within ${Math.round(timeoutMs)} ms that it has the keys of the session`,
-    origin: "local",
   });
 }
 

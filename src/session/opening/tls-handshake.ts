@@ -196,7 +196,7 @@ export class ConnectingHandshake extends TlsHandshake {
     );
     if (body.byteLength > session.outbox.maxBodyBytes) {
       const message = `the hello to ${session.peerName} does not fit a message of ${session.port.slotBytes} bytes`;
-      return session.end(new RpcError({ code: "resource_exhausted", message, origin: "local" }));
+      return session.end(new RpcError({ code: "resource_exhausted", message }));
     }
     this.hello = helloMessage(body);
     session.outbox.raw({ kind: frameKind.hello, method: 0, callId: 0, word: 0 }, 0, body);
@@ -310,7 +310,7 @@ export class AcceptingHandshake extends TlsHandshake {
 /** What the ciphers throw where nothing can be sealed on this machine. */
 function asRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
-  return new RpcError({ code: "internal", message: (error as Error).message, origin: "local", cause: error });
+  return new RpcError({ code: "internal", message: (error as Error).message, cause: error });
 }
 
 const noBytes: Uint8Array = new Uint8Array(0);

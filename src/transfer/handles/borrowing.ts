@@ -69,7 +69,6 @@ export class Borrowing {
           new RpcError({
             code: "invalid_argument",
             message: "borrow: the length or access of the owner's region differs from the handle's",
-            origin: "local",
           }),
         );
         return fail(call, "invalid_argument", "the length or access of the region differs from the handle's");
@@ -115,7 +114,6 @@ export class Borrowing {
         new RpcError({
           code: "deadline_exceeded",
           message: "borrow: the owner did not send the region in time",
-          origin: "local",
         }),
       ),
     );
@@ -154,18 +152,10 @@ export function assertBorrowable(handle: unknown, incarnation: bigint): asserts 
   if (!(handle instanceof RegionHandle))
     throw new TypeError("borrow: the first argument must be a RegionHandle");
   if (handle.incarnation === incarnation) {
-    throw new RpcError({
-      code: "failed_precondition",
-      message: "borrow: the region belongs to this engine",
-      origin: "local",
-    });
+    throw new RpcError({ code: "failed_precondition", message: "borrow: the region belongs to this engine" });
   }
   if (handle.leaseMs > 0) return;
-  throw new RpcError({
-    code: "deadline_exceeded",
-    message: "borrow: the lease of the handle has ended",
-    origin: "local",
-  });
+  throw new RpcError({ code: "deadline_exceeded", message: "borrow: the lease of the handle has ended" });
 }
 
 /** One part of `getv` and `putv` on a borrowed region. */

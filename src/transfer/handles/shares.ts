@@ -93,7 +93,7 @@ function refused(
   code: "failed_precondition" | "resource_exhausted" | "not_found" | "deadline_exceeded",
   message: string,
 ): RpcError {
-  return new RpcError({ code, message, origin: "local" });
+  return new RpcError({ code, message });
 }
 
 /** Regions that the peer of one session may borrow at once. Each keeps a control request open. */
@@ -166,4 +166,4 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
   );
 }
 
-const takenBack = new RpcError({ code: "aborted", message: "the region has been disposed", origin: "local" });
+const takenBack = new RpcError({ code: "aborted", message: "the region has been disposed" });

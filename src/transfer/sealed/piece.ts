@@ -182,7 +182,7 @@ export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefine
 /** The ciphertext is not what its owner has sealed. */
 export function forged(op: string, { peerName }: Pick<PeerLink, "peerName">): RpcError {
   const message = `${op}: bytes from ${peerName} were changed on their way: their tag is wrong`;
-  return new RpcError({ code: "data_loss", message, origin: "local" });
+  return new RpcError({ code: "data_loss", message });
 }
 
 /** A piece that lies at the peer, and what becomes of it here. */

@@ -242,7 +242,7 @@ function checkedBlock(
 ): Buffer | undefined {
   const block = writeMetadata(entries);
   if (typeof block !== "string") return block;
-  throw new RpcError({ code: "invalid_argument", message: `metadata: ${block}`, origin: "local" });
+  throw new RpcError({ code: "invalid_argument", message: `metadata: ${block}` });
 }
 
 /** A call that is being served, as the calls that its handler makes inherit from it. */
