@@ -24,7 +24,12 @@ import {
 import { type EngineMiddleware, engineMiddlewareFields } from "../call/middleware.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import { resolveSecurity, type SecurityOptions } from "../security/security-options.ts";
-import { type AdmissionOptions, admissionFields, completeAdmission } from "../server/admission-options.ts";
+import {
+  type AdmissionOptions,
+  admissionFields,
+  assertHandlersBounded,
+  completeAdmission,
+} from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
@@ -168,7 +173,10 @@ export const cloneableFields = {
   reflection: boolean(false),
   inspection: boolean(false),
   limits: completed(group(limitFields), completeLimits),
-  admission: completed(group(admissionFields), (options) => completeAdmission(options)),
+  admission: completed(group(admissionFields), (options, where, name) => {
+    assertHandlersBounded(`${where}: ${name}`, options);
+    return completeAdmission(options);
+  }),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
 
 /** The names of the options that `openLanes` takes for the engine of each lane. */

@@ -46,6 +46,19 @@ export const admissionFields = {
   targetQueueMs: integer(1, maxTimeoutMs),
 } satisfies FieldsOf<AdmissionOptions>;
 
+/**
+ * Refuses bounds of a queue that no request can enter.
+ *
+ * @throws TypeError naming the options.
+ */
+export function assertHandlersBounded(where: string, options: object): void {
+  const names = Object.keys(given(options));
+  if (names.length > 0 && !names.includes("maxConcurrent"))
+    throw new TypeError(
+      `${where}: ${names.join(", ")} without maxConcurrent has no effect: no request waits`,
+    );
+}
+
 /** The options, which have been checked, with what is left out taken from `defaults`. */
 export function completeAdmission(
   options: { readonly [K in keyof AdmissionOptions]?: number | undefined },

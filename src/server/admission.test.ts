@@ -21,7 +21,10 @@ describe("admission", () => {
   it("has no queue for a service where nothing is bounded", () => {
     const { gate } = setUp({});
     expect(gate.addLane("other.v1")).toBeUndefined();
-    expect(gate.addLane("other.v1", { maxQueued: 5 })).toBeUndefined();
+    expect(gate.addLane("other.v1", {})).toBeUndefined();
+    expect(() => gate.addLane("other.v1", { maxQueued: 5, maxQueueMs: 1 })).toThrow(
+      'service "other.v1": maxQueued, maxQueueMs without maxConcurrent has no effect: no request waits',
+    );
     expect(gate.addLane("other.v1", { maxConcurrent: 5 })).toBeDefined();
   });
 

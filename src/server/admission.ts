@@ -7,7 +7,12 @@ import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { runDetached } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { type AdmissionLimits, type AdmissionOptions, completeAdmission } from "./admission-options.ts";
+import {
+  type AdmissionLimits,
+  type AdmissionOptions,
+  assertHandlersBounded,
+  completeAdmission,
+} from "./admission-options.ts";
 import { AdmissionQueue } from "./admission-queue.ts";
 import { AdmittedRequest, type AdmittedRequestListener, type Startable } from "./admitted-request.ts";
 
@@ -64,7 +69,10 @@ export class Admission implements AdmittedRequestListener {
     const bounded = this.#limits.maxConcurrent < Number.POSITIVE_INFINITY;
     if (options === undefined) return bounded ? this.#common : undefined;
     const limits = completeAdmission(options, { ...this.#limits, maxConcurrent: Number.POSITIVE_INFINITY });
-    if (!bounded && limits.maxConcurrent === Number.POSITIVE_INFINITY) return undefined;
+    if (!bounded && limits.maxConcurrent === Number.POSITIVE_INFINITY) {
+      assertHandlersBounded(`service "${service}"`, options);
+      return undefined;
+    }
     const queue = new AdmissionQueue<AdmittedRequest>(service, limits);
     this.#queues.push(queue);
     return queue;

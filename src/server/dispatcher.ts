@@ -118,7 +118,8 @@ export class ServedServices {
   /**
    * Adds all of `implementations`, or none.
    *
-   * @throws TypeError for what `implement` has not made, and for a service that is served already. RangeError for more
+   * @throws TypeError for what `implement` has not made, and for a service that is served already, and for bounds of a queue
+   * that no request enters. RangeError for more
    * services or methods than a peer can be told.
    */
   add(where: string, implementations: readonly Implementation[]): void {
@@ -139,6 +140,8 @@ export class ServedServices {
       throw new RangeError(
         `${where}: an engine serves at most ${greetingLimits.maxServices} services and ${greetingLimits.maxMethods} methods`,
       );
+    // Options may be refused here, so before anything is added.
+    for (const each of implementations) this.#dispatchers.of(each);
     for (const each of implementations) this.#add(each);
   }
 

@@ -124,6 +124,17 @@ it("what is served must be an implementation, and the error says how to write it
   expect(serve(List)).toThrow('write implement(service, { … }) for the service "list.v1"');
 });
 
+it("bounds of a queue without maxConcurrent are refused, where the engine has none either", async () => {
+  await expect(Engine.open({ admission: { maxQueued: 5 } })).rejects.toThrow(
+    "Engine.open: admission: maxQueued without maxConcurrent has no effect: no request waits",
+  );
+  const queued = implement(List, { ...list.handlers } as never, { maxQueued: 5 });
+  await expect(Engine.open({ serve: [queued] })).rejects.toThrow(
+    'service "list.v1": maxQueued without maxConcurrent has no effect',
+  );
+  await (await Engine.open({ admission: { maxConcurrent: 2 }, serve: [queued] })).close();
+});
+
 it("several addresses in one string, and options of several addresses for one, are named", async () => {
   const { client } = await pair(mem, [list]);
   for (const url of ["tcp://127.0.0.1:1,tcp://127.0.0.1:2", "mem://a mem://b", "net://h:1; net://h:2"]) {
