@@ -3,6 +3,7 @@ import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import { Timed } from "../base/time/deadline-wheel.ts";
+import { contextHere } from "../base/time/detached-context.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { lockSent, Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
@@ -103,6 +104,14 @@ export class AnswerMetadata {
   trailers: Metadata | undefined = undefined;
 }
 
+class BoundAbort extends AbortController {
+  readonly #here = contextHere();
+
+  override abort(reason: unknown): void {
+    this.#here.runInAsyncScope(super.abort, this, reason);
+  }
+}
+
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
@@ -156,7 +165,7 @@ export class IncomingCall extends Timed {
   #outcome: Outcome | undefined;
   #transfers = 0;
   #offered = 0;
-  #abort: AbortController | undefined;
+  #abort: BoundAbort | undefined;
   #abortReason: RpcError | undefined;
   #operations: CallOperations | undefined;
 
@@ -172,11 +181,11 @@ export class IncomingCall extends Timed {
 
   /**
    * Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when
-   * first asked for.
+   * first asked for. Its listeners run in the async context of then.
    */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
-      this.#abort = new AbortController();
+      this.#abort = new BoundAbort();
       // Each transfer of the call listens, and there is no bound on those that a handler may have under way.
       setMaxListeners(0, this.#abort.signal);
       if (this.#abortReason !== undefined) this.#abort.abort(this.#abortReason);

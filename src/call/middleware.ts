@@ -1,6 +1,9 @@
+import type { AsyncResource } from "node:async_hooks";
 import { checkedBy, type FieldsOf, fail } from "../base/options/options.ts";
+import { contextHere } from "../base/time/detached-context.ts";
 import type { Identity } from "../security/identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
+import { isIterator, itemsBoundTo } from "./bound-items.ts";
 import type { ContextValues } from "./context-values.ts";
 
 /**
@@ -112,21 +115,30 @@ export const engineMiddlewareFields = {
 
 /**
  * Runs `chain`, the first one outermost, around `last`. No function here is async: each would cost every call a promise
- * and three turns of the microtask queue.
+ * and three turns of the microtask queue. `givesItems`: the output of each is an iterable. A generator then runs in the
+ * async context in which its middleware or handler was called, as its function did.
  */
 export function runChain(
   chain: readonly Middleware[],
   call: MiddlewareCall,
   last: () => unknown,
+  givesItems = false,
 ): Promise<unknown> {
   const from = (index: number): Promise<unknown> => {
     const middleware = chain[index];
+    const here = givesItems ? contextHere() : undefined;
     try {
       const output = middleware === undefined ? last() : middleware(call, () => from(index + 1));
+      if (here !== undefined) return Promise.resolve(output).then((items) => generatorBoundTo(here, items));
       return output instanceof Promise ? output : Promise.resolve(output);
     } catch (error) {
       return Promise.reject(error);
     }
   };
   return from(0);
+}
+
+/** Other iterables may have methods that middleware calls, as a ReadableStream has. */
+function generatorBoundTo(here: AsyncResource, items: unknown): unknown {
+  return isIterator(items) ? itemsBoundTo(here, items) : items;
 }

@@ -1,6 +1,7 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { Queued } from "../base/flow/priority-queue.ts";
+import { boundHere } from "../base/time/detached-context.ts";
 import type { Grant, Withdrawal } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
@@ -219,11 +220,11 @@ export abstract class OutgoingCall extends MadeCall {
     this.#along.queued = waiting;
   }
 
-  /** Lets the user's listeners have the metadata of the server. */
+  /** Lets the user's listeners have the metadata of the server, in the async context of now. */
   listenForMetadata(onHeaders: MetadataListener | undefined, onTrailers: MetadataListener | undefined): void {
     this.#along ??= nothingAlong();
-    this.#along.onHeaders = onHeaders;
-    this.#along.onTrailers = onTrailers;
+    this.#along.onHeaders = onHeaders && boundHere(onHeaders);
+    this.#along.onTrailers = onTrailers && boundHere(onTrailers);
   }
 
   /** What its server has said before its first item and its answer. Undefined: nothing. */

@@ -1,9 +1,11 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { boundHere } from "../base/time/detached-context.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn } from "../call/made-call.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
+import type { MetadataListener } from "../call/outgoing-call.ts";
 import type { AnyService } from "../contract/service.ts";
 import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
@@ -51,6 +53,9 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   readonly #options: AnyCallOptions | undefined;
   readonly #around: IncomingCall | undefined;
   readonly #timeoutMs: number;
+  /** The listeners of the caller, in its async context: middleware may make the call itself in another. */
+  readonly #onHeaders: MetadataListener | undefined;
+  readonly #onTrailers: MetadataListener | undefined;
   #abort: AbortController | undefined;
   #isSettled = false;
   /** What has ended it before its middleware did, or its reader. */
@@ -73,6 +78,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     this.context = options?.context ?? new ContextValues();
     this.#method = method;
     this.#options = options;
+    this.#onHeaders = options?.onHeaders && boundHere(options.onHeaders);
+    this.#onTrailers = options?.onTrailers && boundHere(options.onTrailers);
     const around = method.callAround(options);
     this.#around = around;
     this.metadata = method.metadataFor(options, around) ?? new MergedMetadata();
@@ -176,7 +183,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     if (trailers === noMetadata || this.#hasToldTrailers) return undefined;
     this.#hasToldTrailers = true;
     try {
-      this.#options?.onTrailers?.(trailers);
+      this.#onTrailers?.(trailers);
       return undefined;
     } catch (cause) {
       return this.errorOf("internal", "onTrailers threw", { cause });
@@ -197,7 +204,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
         // The headers of the first `next()` that has any.
         if (this.#hasToldHeaders) return;
         this.#hasToldHeaders = true;
-        this.#options?.onHeaders?.(headers);
+        this.#onHeaders?.(headers);
       },
       onTrailers: (trailers) => {
         this.trailers = trailers;

@@ -1,6 +1,7 @@
 import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { boundHere } from "../base/time/detached-context.ts";
 import type { Callee } from "../call/outgoing-call.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
@@ -42,8 +43,8 @@ export class RetriedCall extends AttemptedCall {
       policy,
       priority: options?.priority ?? method.priority,
       failsWhenFull: (options?.whenFull ?? method.whenFull) === "fail",
-      onHeaders: options?.onHeaders,
-      onTrailers: options?.onTrailers,
+      onHeaders: options?.onHeaders && boundHere(options.onHeaders),
+      onTrailers: options?.onTrailers && boundHere(options.onTrailers),
     };
     this.promise = new Promise((resolve) => {
       this.#resolve = resolve;

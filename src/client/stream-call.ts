@@ -1,6 +1,7 @@
 import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { boundHere } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { completeWindow } from "../contract/method.ts";
 import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
@@ -43,8 +44,8 @@ export function streamTerms(
     idleTimeoutMs:
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
-    onTrailers,
-    onHeaders,
+    onTrailers: onTrailers && boundHere(onTrailers),
+    onHeaders: onHeaders && boundHere(onHeaders),
   };
 }
 
@@ -55,7 +56,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   /** The answer of a client stream. Its rejection is never unhandled. */
   readonly #answer: Promise<unknown> | undefined;
   /** The call that is served by the code that made this one. */
-  readonly around: IncomingCall | undefined;
+  readonly #around: IncomingCall | undefined;
   /** What it has ended with, unless it ended well. */
   failure: RpcError | undefined;
   declare protected last: StreamAttempt | undefined;
@@ -76,7 +77,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     super(method, input);
     this.terms = terms;
     this.receiver = new ItemReceiver(method.output, this);
-    this.around = method.callAround(options);
+    this.#around = method.callAround(options);
     if (!terms.directions.outputs)
       this.#answer = new Promise((resolve) => {
         this.#resolve = resolve;
@@ -86,7 +87,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   /** From here on it can end. `source` has its inputs. */
   begin(source: InputSource | undefined, options: StreamCallOptions | undefined): void {
     this.#source = source;
-    this.start(options, this.around);
+    this.start(options, this.#around);
   }
 
   /** Its inputs have ended: the peer is told. */

@@ -150,7 +150,7 @@ class PumpedInputs extends Pump implements InputSource {
   readonly #stream: StreamCall;
 
   constructor(stream: StreamCall, source: ItemSource<unknown>) {
-    super(source, stream.method.items, "original", stream.around);
+    super(source, stream.method.items, "original");
     this.#stream = stream;
   }
 

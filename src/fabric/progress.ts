@@ -124,7 +124,7 @@ export class Progress implements Turns {
    * loop's turn is set at once, so it keeps its place among those of others.
    */
   #schedule(active: boolean): void {
-    this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
+    this.#scheduled ??= armDetached(scheduleTurn, this.#loopTurn);
     if (!active) this.#leftMs = realTimers.now();
     if (!active || this.#ticks) return;
     this.#tickSoon(this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs));
@@ -134,7 +134,7 @@ export class Progress implements Turns {
   #tickSoon(isTurn: boolean): void {
     this.#ticks = isTurn;
     // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
-    void resolved.then(this.#setTick);
+    armDetached(behindMicrotasks, this.#setTick);
   }
 
   readonly #setTick = (): void => realTimers.nextTick(this.#tick);
@@ -320,7 +320,7 @@ export class Progress implements Turns {
     }
     // A provider may complete posted work only while it is polled, and no descriptor reports it: poll with growing pauses.
     if (busy) {
-      this.#slowPoll = realTimers.setTimeout(() => this.#glance(), this.#slowPollMs);
+      this.#slowPoll = armDetached(realTimers.setTimeout, () => this.#glance(), this.#slowPollMs);
       // Messages to a stopped peer must not keep an otherwise finished process alive.
       this.#slowPoll.unref();
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
@@ -354,5 +354,7 @@ const rememberedLoops = 32;
 const slowestPollMs = 16;
 
 const resolved = Promise.resolve();
+
+const behindMicrotasks = (setTick: () => void): void => void resolved.then(setTick);
 
 const scheduleTurn = (turn: () => void): NodeJS.Immediate => realTimers.setImmediate(turn);

@@ -4,7 +4,6 @@ import { PriorityQueue } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
-import { runDetached } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import {
@@ -231,7 +230,7 @@ export class Admission implements AdmittedRequestListener {
     if (next === undefined || next.state !== "waiting") return next !== undefined;
     const leftMs = next.call.deadlineMs - nowMs;
     const leastMs = next.method.times.leastMs(nowMs);
-    if (leftMs >= leastMs) runDetached(this.#beginNext, next, nowMs);
+    if (leftMs >= leastMs) this.#beginNext(next, nowMs);
     else
       this.#reject(
         next,

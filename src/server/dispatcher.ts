@@ -1,6 +1,7 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
+import { runDetached } from "../base/time/detached-context.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
@@ -216,7 +217,15 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     else this.#admission.enter(this.#queue, this, call, session, input);
   }
 
+  /**
+   * Each call has an async context of its own, from its input's schema to its answer: what its code enters there is not
+   * seen by the calls that follow in the same turn.
+   */
   start(call: IncomingCall, session: PeerLink, input: unknown): void {
+    runDetached(this.#check, call, session, input);
+  }
+
+  readonly #check = (call: IncomingCall, session: PeerLink, input: unknown): void => {
     try {
       const checked = this.#input.validate(input);
       if (checked instanceof Promise) {
@@ -228,7 +237,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } catch (error) {
       this.onHandlerThrew(call, session, error);
     }
-  }
+  };
 
   /** The call to execute for a request that may be a retry; undefined when there is nothing to execute. */
   #admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {

@@ -6,6 +6,7 @@ import type { Identity } from "../security/identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
+import { directionsOf } from "./stream-server.ts";
 
 /** A handler with middleware around it. It runs when the input has been checked; the output is checked after it. */
 export function handleThrough(
@@ -15,9 +16,10 @@ export function handleThrough(
   handler: Handler,
 ): Handler {
   const method = contract.methods[name] as AnyMethod;
+  const givesItems = directionsOf(method.kind)?.outputs === true;
   return (input, context) => {
     const call = new ServerMiddlewareCall(contract, name, method, input, context);
-    return runChain(chain, call, () => handler(call.input, context));
+    return runChain(chain, call, () => handler(call.input, context), givesItems);
   };
 }
 

@@ -1,3 +1,5 @@
+import { contextHere } from "../base/time/detached-context.ts";
+import { itemsBoundTo } from "../call/bound-items.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { ItemSource } from "../contract/item-stream.ts";
@@ -40,7 +42,7 @@ export class StreamServer {
 
   constructor(method: AnyMethod, handler: Handler, path: string, ends: HandlerEnds) {
     this.#method = method;
-    this.#handler = handler;
+    this.#handler = directionsOf(method.kind)?.outputs ? withBoundItems(handler) : handler;
     this.#path = path;
     this.#ends = ends;
   }
@@ -86,8 +88,20 @@ export class StreamServer {
   }
 }
 
+/** The items that a handler gives are made in the async context in which it was called. */
+function withBoundItems(handler: Handler): Handler {
+  return (input, context) => {
+    const here = contextHere();
+    const source = handler(input, context);
+    return source instanceof Promise
+      ? source.then((late) => itemsBoundTo(here, late))
+      : itemsBoundTo(here, source);
+  };
+}
+
 /** The items that one handler sends. */
 class Outputs extends Pump implements ServedItemsOwner {
+  readonly #call: IncomingCall;
   readonly #session: PeerLink;
   readonly #ends: HandlerEnds;
   #isTold = false;
@@ -99,13 +113,10 @@ class Outputs extends Pump implements ServedItemsOwner {
     source: ItemSource<unknown>,
     ends: HandlerEnds,
   ) {
-    super(source, output, "parsed", call);
+    super(source, output, "parsed");
+    this.#call = call;
     this.#session = session;
     this.#ends = ends;
-  }
-
-  get #call(): IncomingCall {
-    return this.around as IncomingCall;
   }
 
   begin(): void {

@@ -6,7 +6,7 @@ import type { SecurityOptions } from "cinnabar";
  */
 export const isSecured = process.env.CINNABAR_TEST_SECURED !== undefined;
 
-const security: SecurityOptions = {
+export const security: SecurityOptions = {
   psk: { identity: "matrix", key: Buffer.from("a key of tests: everybody can read it".repeat(2)) },
   shm: "tls",
 };

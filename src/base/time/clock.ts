@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { armDetached } from "./detached-context.ts";
 import { fakedTime } from "./faked-time.ts";
 import { realTimers } from "./real-timers.ts";
 
@@ -34,12 +35,12 @@ export interface WakeUp {
 export const realClock: Clock = {
   now: () => realTimers.now(),
   timer(delayMs, fire, inBackground = false) {
-    const timer = realTimers.setTimeout(fire, delayMs);
+    const timer = armDetached(realTimers.setTimeout, fire, delayMs);
     if (inBackground) timer.unref();
     return () => realTimers.clearTimeout(timer);
   },
   wakeUp(delayMs, fire) {
-    const timer = realTimers.setTimeout(fire, delayMs);
+    const timer = armDetached(realTimers.setTimeout, fire, delayMs);
     return {
       hold: (holds) => void (holds ? timer.ref() : timer.unref()),
       cancel: () => realTimers.clearTimeout(timer),

@@ -1,5 +1,6 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
+import { runDetached } from "../../base/time/detached-context.ts";
 import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
 import type { Allow, Authorize } from "../../security/authorization-options.ts";
 import type { SecurityRefusal } from "../../security/security-meter.ts";
@@ -46,7 +47,8 @@ export class Authorization {
     };
     try {
       const metadata = call.metadata ?? noMetadata;
-      const said = this.#authorize(Object.freeze({ method: path, identity, metadata, peer: peerName }));
+      const request = Object.freeze({ method: path, identity, metadata, peer: peerName });
+      const said = runDetached(this.#authorize, request);
       if (!isPromiseLike(said)) return this.#verdict(said, "not_authorized", path);
       return Promise.resolve(said).then(
         (permits: unknown) => this.#verdict(permits, "not_authorized", path),
@@ -62,7 +64,7 @@ export class Authorization {
     if (this.#allow === undefined) return true;
     if (this.#allowed.has(path)) return this.#allowed.get(path) === undefined;
     try {
-      return (this.#allow(this.#session.identity, path) as unknown) === true;
+      return (runDetached(this.#allow, this.#session.identity, path) as unknown) === true;
     } catch {
       return false;
     }
@@ -78,7 +80,8 @@ export class Authorization {
     }
     if (this.#allowed.has(path)) return undefined;
     try {
-      const verdict = this.#verdict(this.#allow(this.#session.identity, path), "not_allowed", path);
+      const allows = runDetached(this.#allow, this.#session.identity, path);
+      const verdict = this.#verdict(allows, "not_allowed", path);
       this.#allowed.set(path, verdict);
       return verdict;
     } catch (error) {

@@ -1,5 +1,5 @@
-import { serveInside } from "../../call/current-call.ts";
-import type { IncomingCall } from "../../call/incoming-call.ts";
+import { contextHere } from "../../base/time/detached-context.ts";
+import { itemsBoundTo } from "../../call/bound-items.ts";
 import type { ItemSource } from "../../contract/item-stream.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
 import type { ItemProducer, ItemSender } from "./item-sender.ts";
@@ -17,8 +17,6 @@ const nothing = Symbol("nothing");
  * an object for each open stream.
  */
 export abstract class Pump implements ItemProducer {
-  /** The call that the source's code serves. */
-  protected readonly around: IncomingCall | undefined;
   readonly #iterator: AnyIterator;
   readonly #schema: Schema;
   readonly #mode: PumpMode;
@@ -30,12 +28,15 @@ export abstract class Pump implements ItemProducer {
   #ended = false;
   #stopped = false;
 
-  /** @throws TypeError when `source` cannot be iterated, and whatever it throws. */
-  constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode, around: IncomingCall | undefined) {
-    this.#iterator = iteratorOf(source);
+  /**
+   * The code of `source` runs in the async context of now, or in the one that it is bound to.
+   *
+   * @throws TypeError when `source` cannot be iterated, and whatever it throws.
+   */
+  constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode) {
+    this.#iterator = iteratorOf(itemsBoundTo(contextHere(), source));
     this.#schema = schema;
     this.#mode = mode;
-    this.around = around;
   }
 
   /** All items have been sent. */
@@ -61,8 +62,7 @@ export abstract class Pump implements ItemProducer {
   }
 
   onMaySend(): void {
-    if (this.around === undefined) this.#step();
-    else serveInside(this.around, stepOf, this, undefined);
+    this.#step();
   }
 
   /**
@@ -79,10 +79,6 @@ export abstract class Pump implements ItemProducer {
     } catch {
       // The stream has ended with another error.
     }
-  }
-
-  stepInside(): void {
-    this.#step();
   }
 
   #step(): void {
@@ -168,17 +164,13 @@ export abstract class Pump implements ItemProducer {
   }
 }
 
-const stepOf = (pump: Pump): void => {
-  pump.stepInside();
-};
-
 function isResult(
   result: IteratorResult<unknown> | Promise<IteratorResult<unknown>>,
 ): result is IteratorResult<unknown> {
   return typeof (result as { then?: unknown }).then !== "function";
 }
 
-function iteratorOf(source: ItemSource<unknown>): AnyIterator {
+function iteratorOf(source: unknown): AnyIterator {
   const iterable = source as
     | { [Symbol.asyncIterator]?: unknown; [Symbol.iterator]?: unknown }
     | null
