@@ -1,6 +1,7 @@
 import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { textOf } from "../base/errors/thrown.ts";
 import { boundHere } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { completeWindow } from "../contract/method.ts";
@@ -355,6 +356,5 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
 /** The error of an item that cannot be encoded, or for which there is no room. */
 export function unsendable(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
-  const { message } = error as Error;
-  return new RpcError({ code: "invalid_argument", message, cause: error });
+  return new RpcError({ code: "invalid_argument", message: textOf(error), cause: error });
 }

@@ -1,4 +1,5 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
+import { RpcError, type RpcErrorOptions, rpcErrorFields } from "../base/errors/rpc-error.ts";
+import { callHook, isA } from "../base/errors/thrown.ts";
 import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import { runDetached } from "../base/time/detached-context.ts";
@@ -229,10 +230,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     try {
       const checked = this.#input.validate(input);
       if (checked instanceof Promise) {
-        checked.then(
-          (verdict) => this.#run(call, session, verdict),
-          (error) => this.onHandlerThrew(call, session, error),
-        );
+        checked
+          .then((verdict) => this.#run(call, session, verdict))
+          .catch((error: unknown) => this.onHandlerThrew(call, session, error));
       } else this.#run(call, session, checked);
     } catch (error) {
       this.onHandlerThrew(call, session, error);
@@ -267,7 +267,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
           : this.#streams.serve(call, session, input.value);
       if (this.items?.outputs) this.#streams?.send(call, session, result);
       else if (isPromiseLike(result)) {
-        result.then(
+        // A promise of the handler's own kind may settle twice, or throw.
+        Promise.resolve(result).then(
           (value) => this.onHandlerReturned(call, session, value),
           (error: unknown) => this.onHandlerThrew(call, session, error),
         );
@@ -305,10 +306,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     try {
       const checked = this.#output.validate(this.isOneWay ? undefined : value);
       if (checked instanceof Promise) {
-        checked.then(
-          (verdict) => this.#answer(call, session, verdict),
-          (error) => this.#onThrown(call, session, error),
-        );
+        checked
+          .then((verdict) => this.#answer(call, session, verdict))
+          .catch((error: unknown) => this.#onThrown(call, session, error));
       } else this.#answer(call, session, checked);
     } catch (error) {
       this.#onThrown(call, session, error);
@@ -318,7 +318,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   /** The handler does not know of the failure, so its owner is told, whatever the error. */
   #onForgottenFailed(call: IncomingCall, session: PeerLink, error: unknown): void {
     // An error that is no RpcError is reported as a handler's own.
-    if (call.open && error instanceof RpcError && !this.isOneWay) this.#report(call, error);
+    if (call.open && rpcErrorFields(error) !== undefined && !this.isOneWay) this.#report(call, error);
     this.#onThrown(call, session, error);
   }
 
@@ -328,14 +328,16 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } else call.settle({ value: output.value });
   }
 
+  /** `error` may be anything, and is looked at by functions that never throw. */
   #onThrown(call: IncomingCall, session: PeerLink, error: unknown): void {
     if (!call.open) {
       // Handlers often end with the reason of their signal.
       return this.#onLate(call, session);
     }
     if (this.isOneWay) return void call.settle({ error: unheard(error) });
-    if (error instanceof DeclaredFailure) return this.#onDeclared(call, session, error);
-    if (error instanceof RpcError) return this.#onRpcError(call, error);
+    const fields = rpcErrorFields(error);
+    if (fields !== undefined && isA(error, DeclaredFailure)) return this.#onDeclared(call, session, fields);
+    if (fields !== undefined) return this.#onRpcError(call, error, fields);
     this.#report(call, error);
     call.settle({
       error: new RpcError({ code: "internal", message: "the handler failed", origin: "remote" }),
@@ -347,25 +349,26 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
    * of a nested call does. They are sent only when this method declares the reason and the data fit. Addresses in the
    * message of a nested call's error are for the operator alone.
    */
-  #onRpcError(call: IncomingCall, error: RpcError): void {
-    const message = toldMessage(error);
-    if (message !== error.plainMessage) this.#report(call, error);
-    const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason]?.data;
+  #onRpcError(call: IncomingCall, error: unknown, fields: RpcErrorOptions): void {
+    const { reason } = fields;
+    const message = toldMessage(fields);
+    if (message !== fields.message) this.#report(call, error);
+    const schema = reason === undefined ? undefined : this.#method.errors[reason]?.data;
     const settle = (verdict: Validation<unknown>) => {
-      const declared = verdict.issues === undefined ? { reason: error.reason, data: verdict.value } : {};
-      call.settle({ error: restate(error, declared, message) });
+      const declared = verdict.issues === undefined ? { reason, data: verdict.value } : {};
+      call.settle({ error: restate(fields, declared, message) });
     };
     if (schema === undefined) return settle(undeclared);
     try {
-      const checked = validate(schema, error.data);
-      if (checked instanceof Promise) checked.then(settle, () => settle(undeclared));
+      const checked = validate(schema, fields.data);
+      if (checked instanceof Promise) checked.then(settle).catch(() => settle(undeclared));
       else settle(checked);
     } catch {
       settle(undeclared);
     }
   }
 
-  #onDeclared(call: IncomingCall, session: PeerLink, failure: DeclaredFailure): void {
+  #onDeclared(call: IncomingCall, session: PeerLink, failure: RpcErrorOptions): void {
     const reason = failure.reason as string;
     const schema = this.#method.errors[reason]?.data;
     if (schema === undefined) {
@@ -379,7 +382,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     };
     try {
       const checked = validate(schema, failure.data);
-      if (checked instanceof Promise) checked.then(settle, (error) => this.#onThrown(call, session, error));
+      if (checked instanceof Promise)
+        checked.then(settle).catch((error: unknown) => this.#onThrown(call, session, error));
       else settle(checked);
     } catch (error) {
       this.#onThrown(call, session, error);
@@ -404,11 +408,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   #report(call: IncomingCall, error: unknown): void {
     const where = { method: this.path, callId: call.id, began: call.handler !== "none" };
     if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
-    try {
-      this.#onHandlerError(error, where);
-    } catch {
-      // An error of the listener must not reach the caller.
-    }
+    callHook(() => this.#onHandlerError(error, where));
   }
 }
 
@@ -420,7 +420,8 @@ function hintFor(value: unknown): string {
 
 /** What a handler of a one-way call threw, as its call ends with it. */
 function unheard(error: unknown): RpcError {
-  if (error instanceof RpcError) return error;
+  const fields = rpcErrorFields(error);
+  if (fields !== undefined) return new RpcError(fields);
   return new RpcError({ code: "internal", message: "the handler failed", origin: "remote", cause: error });
 }
 
@@ -428,17 +429,11 @@ const undeclared: Validation<unknown> = { issues: [] };
 
 /** The error as it is sent, with the reason and data it may carry. */
 function restate(
-  error: RpcError,
+  { code, message, retryAfterMs }: RpcErrorOptions,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },
-  message = error.plainMessage,
+  told = message,
 ): RpcError {
-  return new RpcError({
-    code: error.code,
-    message,
-    origin: "remote",
-    retryAfterMs: error.retryAfterMs,
-    ...declared,
-  });
+  return new RpcError({ code, message: told, origin: "remote", retryAfterMs, ...declared });
 }
 
 function isPromiseLike(value: unknown): value is PromiseLike<unknown> {

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { textOf } from "../base/errors/thrown.ts";
 import type { Clock } from "../base/time/clock.ts";
 
 /**
@@ -85,15 +86,20 @@ export class HandlerErrorLog {
 }
 
 function kindOf(error: unknown): string {
-  if (error instanceof RpcError) return error.code;
-  return error instanceof Error ? error.name : typeof error;
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  try {
+    if (error instanceof RpcError) return String(error.code);
+    return error instanceof Error ? String(error.name) : typeof error;
+  } catch {
+    return typeof error;
+  }
 }
 
 function printError(line: string, error?: unknown): void {
-  if (error === undefined) console.error(line);
-  else console.error(line, error);
+  if (error === undefined) return console.error(line);
+  try {
+    console.error(line, error);
+  } catch {
+    // It has a method that shows it, and that throws.
+    console.error(line, textOf(error));
+  }
 }

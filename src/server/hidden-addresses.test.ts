@@ -1,8 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { RpcError } from "../base/errors/rpc-error.ts";
+import type { RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { toldMessage } from "./hidden-addresses.ts";
 
-const nested = (message: string) => new RpcError({ code: "unavailable", message, method: "inner.v1/wait" });
+const nested = (message: string): RpcErrorOptions => ({
+  code: "unavailable",
+  message,
+  origin: "local",
+  method: "inner.v1/wait",
+});
 
 describe("what a caller learns about the error of a nested call", () => {
   it.each([
@@ -17,13 +22,13 @@ describe("what a caller learns about the error of a nested call", () => {
 
   it("has none where the connection failed, or the peer said it", () => {
     for (const origin of ["remote", "fabric"] as const)
-      expect(toldMessage(new RpcError({ code: "unavailable", message: "tcp://a:1 is gone", origin }))).toBe(
+      expect(toldMessage({ code: "unavailable", message: "tcp://a:1 is gone", origin })).toBe(
         "(address) is gone",
       );
   });
 
   it("is all that the handler says itself", () => {
     const message = "the printer at 10.0.0.7:631 has no paper, see https://help.example/paper";
-    expect(toldMessage(new RpcError({ code: "unavailable", message }))).toBe(message);
+    expect(toldMessage({ code: "unavailable", message, origin: "local" })).toBe(message);
   });
 });

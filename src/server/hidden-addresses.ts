@@ -1,4 +1,4 @@
-import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { RpcErrorOptions } from "../base/errors/rpc-error.ts";
 
 /**
  * Where a peer is, in the message of an error: a URL, an IP address with or without a port, or a named host. Punctuation
@@ -19,7 +19,7 @@ const addresses = new RegExp(
  * connection, contains the peer's address, which only the operator may see. The message of the handler's own error is
  * left as it is.
  */
-export function toldMessage({ plainMessage, method, origin }: RpcError): string {
+export function toldMessage({ message, method, origin }: RpcErrorOptions): string {
   const isOwn = method === undefined && origin === "local";
-  return isOwn ? plainMessage : plainMessage.replace(addresses, "(address)");
+  return isOwn ? message : message.replace(addresses, "(address)");
 }

@@ -1,6 +1,7 @@
 // The global one is a getter, which costs 8 ns each time.
 import { Buffer } from "node:buffer";
 import { isDate } from "node:util/types";
+import { isA, textOf } from "../base/errors/thrown.ts";
 import { giveBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import {
   arrayBufferNumber,
@@ -77,8 +78,8 @@ export function encodeAt(into: EncodeTarget, start: number, value: unknown, regi
   try {
     encoded.end = write(value, start, 0);
   } catch (cause) {
-    if (cause instanceof EncodeError) throw cause;
-    const why = cause instanceof RangeError ? "it is too deep or too long" : (cause as Error).message;
+    if (isA(cause, EncodeError)) throw cause;
+    const why = isA(cause, RangeError) ? "it is too deep or too long" : textOf(cause);
     throw new EncodeError(`the value cannot be encoded: ${why}`, { cause });
   } finally {
     encoding = false;

@@ -30,6 +30,11 @@ export function packError(error: RpcError): ErrorBody {
   };
 }
 
+/** An error without its data, where that cannot be sent, and with less of its message where that is too long. */
+export function packMessage({ plainMessage, reason }: RpcError): ErrorBody {
+  return { m: plainMessage.slice(0, 200), ...(reason === undefined ? {} : { r: reason }) };
+}
+
 /** Whether the body of an error says that admission control kept the handler from starting. */
 export function isByAdmission(body: unknown): boolean {
   return typeof body === "object" && body !== null && (body as Record<string, unknown>).q === true;

@@ -1,4 +1,4 @@
-import type { RpcCode } from "./code.ts";
+import { codeNumbers, isRpcCode, type RpcCode } from "./code.ts";
 
 /** The error that the fabric reported. */
 export interface FabricDetail {
@@ -97,8 +97,6 @@ export class RpcError extends Error {
   declare readonly method?: string;
   /** The trailers that the server sent with the error; absent when it sent none. */
   declare readonly trailers?: ReceivedMetadata;
-  readonly #plainMessage: string;
-
   static {
     // On the prototype, so that the name and the brand are no own fields of each error.
     Object.defineProperty(RpcError.prototype, "name", {
@@ -109,9 +107,10 @@ export class RpcError extends Error {
     Object.defineProperty(RpcError.prototype, brand, { value: true });
   }
 
+  /** @throws TypeError for what is no `RpcErrorOptions`: another form, an unknown code, a message that is no string. */
   constructor(options: RpcErrorOptions) {
+    assertOptions(options);
     super(`[${options.code}] ${options.message}`, "cause" in options ? { cause: options.cause } : undefined);
-    this.#plainMessage = options.message;
     this.code = options.code;
     this.origin = options.origin ?? (options.fabric === undefined ? "local" : "fabric");
     this.retryable =
@@ -130,7 +129,8 @@ export class RpcError extends Error {
 
   /** `message` without the code in front of it: what another error repeats of this one. */
   get plainMessage(): string {
-    return this.#plainMessage;
+    const prefix = `[${this.code}] `;
+    return this.message.startsWith(prefix) ? this.message.slice(prefix.length) : this.message;
   }
 
   /** True for an `RpcError` of any copy of this package. Subclasses keep the ordinary `instanceof`. */
@@ -140,12 +140,67 @@ export class RpcError extends Error {
       // biome-ignore lint/complexity/noThisInStatic: as above
       return Function.prototype[Symbol.hasInstance].call(this, value);
     }
-    return typeof value === "object" && value !== null && (value as { [brand]?: unknown })[brand] === true;
+    if (typeof value !== "object" || value === null) return false;
+    try {
+      return (value as { [brand]?: unknown })[brand] === true;
+    } catch {
+      // A proxy that was revoked, or whose trap throws.
+      return false;
+    }
   }
 
   /** The error as plain data for logs, without the stack and the cause. */
   toJSON(): Record<string, unknown> {
     return Object.assign<Record<string, unknown>, this>({ name: this.name, message: this.message }, this);
+  }
+}
+
+const form = 'new RpcError({ code: "not_found", message: "…" })';
+
+/** @throws TypeError that shows the right form. */
+function assertOptions(options: RpcErrorOptions): void {
+  if (typeof options !== "object" || options === null)
+    throw new TypeError(`RpcError takes one object, not ${kindOf(options)}, as in ${form}`);
+  const { code, message, reason, retryAfterMs, origin } = options;
+  if (!isRpcCode(code)) {
+    const given: unknown = code;
+    const shown = typeof given === "string" ? JSON.stringify(given.slice(0, 40)) : kindOf(given);
+    const codes = Object.keys(codeNumbers).join(", ");
+    throw new TypeError(`RpcError: code must be one of ${codes}, not ${shown}`);
+  }
+  if (typeof message !== "string") throw new TypeError(misfit("message", "a string", message));
+  if (reason !== undefined && typeof reason !== "string")
+    throw new TypeError(misfit("reason", "a string", reason));
+  if (retryAfterMs !== undefined && !(Number.isFinite(retryAfterMs) && retryAfterMs >= 0))
+    throw new TypeError(misfit("retryAfterMs", "a number of milliseconds", retryAfterMs));
+  if (origin !== undefined && origin !== "local" && origin !== "remote" && origin !== "fabric")
+    throw new TypeError(misfit("origin", `"local", "remote" or "fabric"`, origin));
+}
+
+function misfit(name: string, expected: string, value: unknown): string {
+  return `RpcError: ${name} must be ${expected}, not ${kindOf(value)}, as in ${form}`;
+}
+
+/** Runs no code of the value: it may be one that throws when it is looked at. */
+function kindOf(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  const kind = typeof value;
+  return kind === "object" ? "an object" : `a ${kind}`;
+}
+
+/**
+ * The fields of an RpcError that users' code has thrown; undefined for anything else. Its fields may have been changed,
+ * and it may be no more than something that looks like one: what is no error is refused here.
+ */
+export function rpcErrorFields(thrown: unknown): RpcErrorOptions | undefined {
+  if (!(thrown instanceof RpcError)) return undefined;
+  try {
+    const { code, plainMessage: message, reason, data, retryAfterMs, origin, method, cause } = thrown;
+    const fields = { code, message, reason, data, retryAfterMs, origin, method, cause };
+    assertOptions(fields);
+    return fields;
+  } catch {
+    return undefined;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { RpcCode } from "../errors/code.ts";
+import { callHook } from "../errors/thrown.ts";
 import type { SlowCall } from "./channels.ts";
 
 /** What writes lines, each with an object: the logger of pino as it is, or the console. */
@@ -31,10 +32,6 @@ export class CallLog {
     const what = direction === "out" ? `call of ${method}` : `request for ${method}`;
     const how = code === "ok" ? "took" : `failed with ${code} after`;
     const level = faults.has(code) ? "error" : code === "cancelled" ? "info" : "warn";
-    try {
-      this.#logger[level](call, `${what} ${how} ${Math.round(tookMs * 1000) / 1000} ms`);
-    } catch {
-      // A logger that throws must not end a call.
-    }
+    callHook(() => this.#logger[level](call, `${what} ${how} ${Math.round(tookMs * 1000) / 1000} ms`));
   }
 }

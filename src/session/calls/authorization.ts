@@ -1,4 +1,4 @@
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import { RpcError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import { runDetached } from "../../base/time/detached-context.ts";
 import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
@@ -42,7 +42,7 @@ export class Authorization {
     const { path } = method;
     const { identity, peerName } = this.#session;
     const thrown = (error: unknown) => {
-      if (!(error instanceof RpcError)) method.onThrown?.(call, error);
+      if (rpcErrorFields(error) === undefined) method.onThrown?.(call, error);
       return this.#failed("authorize", path, error);
     };
     try {
@@ -124,15 +124,11 @@ export class Authorization {
     const { services, identity, peerName } = this.#session;
     const why = `security.${name} threw`;
     services.securityMeter.onRefused({ refusal: "failed", peer: peerName, identity, method, why, error });
-    if (!(error instanceof RpcError))
+    const fields = rpcErrorFields(error);
+    if (fields === undefined)
       return new RpcError({ code: "internal", message: "the authorization failed", origin: "remote" });
-    const { code, plainMessage, retryAfterMs } = error;
-    return new RpcError({
-      code,
-      message: plainMessage,
-      origin: "remote",
-      retryAfterMs,
-    });
+    const { code, message, retryAfterMs } = fields;
+    return new RpcError({ code, message, origin: "remote", retryAfterMs });
   }
 }
 

@@ -1,4 +1,5 @@
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import { RpcError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
+import { isA } from "../../base/errors/thrown.ts";
 import { maxBuiltinStreams } from "../../wire/builtin.ts";
 import { EncodeError, TooLongError } from "../../wire/extension.ts";
 
@@ -59,9 +60,10 @@ export function sendError(error: unknown): RpcError {
 
 /** Why what a handler gave could not be sent: its result, or an item of its stream. */
 export function answerError(error: unknown, what: string): RpcError {
-  if (error instanceof RpcError) return error;
-  const message = error instanceof EncodeError ? `${what}: ${error.message}` : what;
-  const code = error instanceof TooLongError ? "resource_exhausted" : "internal";
+  const fields = rpcErrorFields(error);
+  if (fields !== undefined) return new RpcError(fields);
+  const message = isA(error, EncodeError) ? `${what}: ${error.message}` : what;
+  const code = isA(error, TooLongError) ? "resource_exhausted" : "internal";
   return new RpcError({ code, message, origin: "remote", cause: error });
 }
 

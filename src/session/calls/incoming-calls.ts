@@ -8,7 +8,7 @@ import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
-import { errorWord, packError } from "../../wire/fault.ts";
+import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
@@ -398,9 +398,9 @@ export class IncomingCalls implements Answering {
         ? { n: true as const, ...(call.isAdmitted ? { q: true as const } : {}) }
         : undefined;
     // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
-    for (const body of [packError(error), { m: error.message.slice(0, 200) }]) {
+    for (const pack of [packError, packMessage]) {
       try {
-        return this.#outbox.value(head, { ...body, ...begun }, this.#offer, undefined, metadata);
+        return this.#outbox.value(head, { ...pack(error), ...begun }, this.#offer, undefined, metadata);
       } catch {}
     }
     this.#outbox.raw(head, 0, noBytes, metadata);

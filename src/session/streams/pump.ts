@@ -92,23 +92,26 @@ export abstract class Pump implements ItemProducer {
         this.#send(held);
         continue;
       }
-      let result: IteratorResult<unknown> | Promise<IteratorResult<unknown>>;
       try {
-        result = this.#iterator.next();
+        const result = this.#iterator.next();
+        if (isResult(result)) this.#onResult(result);
+        else {
+          this.#asking = true;
+          Promise.resolve(result).then(this.#onLateResult, this.#onLateFailure);
+        }
       } catch (error) {
         return this.#onFailed(error);
-      }
-      if (isResult(result)) this.#onResult(result);
-      else {
-        this.#asking = true;
-        result.then(this.#onLateResult, this.#onLateFailure);
       }
     }
   }
 
   readonly #onLateResult = (result: IteratorResult<unknown>): void => {
     this.#asking = false;
-    this.#onResult(result);
+    try {
+      this.#onResult(result);
+    } catch (error) {
+      return this.#onFailed(error);
+    }
     this.#step();
   };
 
@@ -117,6 +120,7 @@ export abstract class Pump implements ItemProducer {
     this.#onFailed(error);
   };
 
+  /** Throws what its schema throws, or a source whose result is no result. */
   #onResult(result: IteratorResult<unknown>): void {
     if (this.#stopped) return;
     if (result.done) {
@@ -124,19 +128,16 @@ export abstract class Pump implements ItemProducer {
       return this.onSourceEnded();
     }
     const { value } = result;
-    try {
-      const verdict = validate(this.#schema, value);
-      if (verdict instanceof Promise) {
-        this.#asking = true;
-        verdict.then((late) => {
-          this.#asking = false;
-          this.#onVerdict(value, late);
-          this.#step();
-        }, this.#onLateFailure);
-      } else this.#onVerdict(value, verdict);
-    } catch (error) {
-      this.#onFailed(error);
-    }
+    const verdict = validate(this.#schema, value);
+    if (!(verdict instanceof Promise)) return this.#onVerdict(value, verdict);
+    this.#asking = true;
+    verdict
+      .then((late) => {
+        this.#asking = false;
+        this.#onVerdict(value, late);
+        this.#step();
+      })
+      .catch(this.#onLateFailure);
   }
 
   #onVerdict(value: unknown, verdict: Validation<unknown>): void {
