@@ -6,6 +6,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn } from "../call/made-call.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
+import { isVoidSchema } from "../contract/schema.ts";
 import type { AnyService } from "../contract/service.ts";
 import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
@@ -58,6 +59,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   readonly #onTrailers: MetadataListener | undefined;
   #abort: AbortController | undefined;
   #isSettled = false;
+  /** What the last `next()` gave. */
+  #made: Promise<unknown> | undefined;
   /** What has ended it before its middleware did, or its reader. */
   #ended: RpcError | undefined;
   #hasToldHeaders = false;
@@ -156,24 +159,27 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       this.listen(this.#options?.signal);
       this.listen(this.#around?.signal);
       if (this.settled) return;
-      runChain(chain, this, () => this.#next()).then(
-        (value) => {
-          if (this.#ended !== undefined) return;
-          this.#settle();
-          // The trailers of a stream come behind its items.
-          if (this.givesItems) return resolve(value);
-          const error = this.tellTrailers();
-          if (error === undefined) resolve(value);
-          else reject(error);
-          this.finish();
-        },
-        (cause: unknown) => {
-          if (this.#ended !== undefined) return;
-          this.#settle();
-          reject(this.tellTrailers() ?? this.errorFrom(cause));
-          this.finish();
-        },
-      );
+      const fail = (cause: unknown) => {
+        if (this.#ended !== undefined) return;
+        this.#settle();
+        reject(this.tellTrailers() ?? this.errorFrom(cause));
+        this.finish();
+      };
+      const succeed = (value: unknown) => {
+        if (this.#ended !== undefined) return;
+        this.#settle();
+        // The trailers of a stream come behind its items.
+        if (this.givesItems) return resolve(value);
+        const error = this.tellTrailers();
+        if (error === undefined) resolve(value);
+        else reject(error);
+        this.finish();
+      };
+      runChain(chain, this, () => this.#next()).then((value) => {
+        const isMissing = value === undefined && !this.givesItems && !isVoidSchema(this.#method.output);
+        if (isMissing) this.#explainNothing().then(succeed, fail);
+        else succeed(value);
+      }, fail);
     });
   }
 
@@ -188,6 +194,16 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     } catch (cause) {
       return this.errorOf("internal", "onTrailers threw", { cause });
     }
+  }
+
+  /** Middleware returned nothing for a method with an output: an error, unless the call itself gave nothing. */
+  async #explainNothing(): Promise<undefined> {
+    const made = this.#made;
+    if (made === undefined)
+      throw this.errorOf("internal", "middleware of the client neither called next() nor returned a value");
+    const value = await made.catch(() => undefined);
+    if (value === undefined) return undefined;
+    throw this.errorOf("internal", "middleware of the client did not return what next() gives");
   }
 
   #next(): Promise<unknown> {
@@ -211,7 +227,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       },
     };
     if (left < Number.POSITIVE_INFINITY) options.timeoutMs = Math.max(1, Math.ceil(left));
-    return this.make(this.input, options);
+    this.#made = this.make(this.input, options);
+    return this.#made;
   }
 
   /** What middleware threw, as an error of the call. */

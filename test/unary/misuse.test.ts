@@ -135,6 +135,45 @@ it("bounds of a queue without maxConcurrent are refused, where the engine has no
   await (await Engine.open({ admission: { maxConcurrent: 2 }, serve: [queued] })).close();
 });
 
+it("client middleware that returns nothing is named, and may do so where nothing is to come", async () => {
+  const Quiet = service("quiet.v1", {
+    ask: unary({ output: z.unknown() }),
+    tell: unary(),
+    sum: clientStream({ items: z.number(), output: z.number() }),
+  });
+  const quiet = implement(Quiet, {
+    ask: (_, call) => (call.metadata.get("answer") === "none" ? undefined : 7),
+    tell: () => {},
+    sum: async (items) => {
+      let total = 0;
+      for await (const item of items) total += item;
+      return total;
+    },
+  });
+  const { api } = await pair(mem, [quiet]);
+  const silent = api(Quiet, { middleware: [() => {}] });
+  const forgetful = api(Quiet, {
+    middleware: [
+      async (_, next) => {
+        await next();
+      },
+    ],
+  });
+  const neither = {
+    code: "internal",
+    method: "quiet.v1/ask",
+    message: expect.stringContaining("neither called next()"),
+  };
+  expect(await failure(silent.ask())).toMatchObject(neither);
+  expect(await failure(silent.sum([1]))).toMatchObject({ ...neither, method: "quiet.v1/sum" });
+  const lost = { code: "internal", message: expect.stringContaining("did not return what next() gives") };
+  expect(await failure(forgetful.ask())).toMatchObject(lost);
+  expect(await failure(forgetful.sum([1, 2]))).toMatchObject(lost);
+  expect(await forgetful.ask({ metadata: { answer: "none" } })).toBeUndefined();
+  expect(await silent.tell()).toBeUndefined();
+  expect(await forgetful.tell()).toBeUndefined();
+});
+
 it("several addresses in one string, and options of several addresses for one, are named", async () => {
   const { client } = await pair(mem, [list]);
   for (const url of ["tcp://127.0.0.1:1,tcp://127.0.0.1:2", "mem://a mem://b", "net://h:1; net://h:2"]) {
