@@ -29,6 +29,14 @@ constexpr uint64_t kSeldomNs = 40 * kMs;
 constexpr uint64_t kQuietNs = 1000 * kMs;
 // Between turns where there is no room for what comes, or where the owner has the lock.
 constexpr uint64_t kPauseNs = kMs;
+// So many guards of one owner look as often as one alone would. More share their looks: else
+// their owner, which they wait for, would get no processor.
+constexpr uint64_t kGuardsAtOnce = 16;
+constexpr uint64_t kLongestLeaveNs = 200 * kMs;
+constexpr uint64_t kLongestPauseNs = 100 * kMs;
+// A port that its owner has not come to for so long is left, though the owner is at others. Peers
+// give a process up after a second.
+constexpr uint64_t kNeglectNs = 250 * kMs;
 
 constexpr int kExitWaits = 1000;
 constexpr useconds_t kExitWaitUs = 1000;
@@ -65,10 +73,16 @@ class ExitGate {
 
 }  // namespace
 
+std::shared_ptr<Owner> Owner::current() {
+  thread_local auto owner = std::make_shared<Owner>();
+  return owner;
+}
+
 Guard::Guard(Port& port, std::function<void()> nudge)
     : port_(port), nudge_(std::move(nudge)), signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Guard::~Guard() {
+  if (relevant_) --owner_->guards;
   if (!thread_.runs()) return;
   stopping_ = true;
   signal();
@@ -87,7 +101,8 @@ Guard::Lock Guard::use() {
 
 Guard::Lock Guard::drive() {
   Lock lock = use();
-  turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  for (auto* turns : {&turns_, &owner_->turns})
+    turns->store(turns->load(std::memory_order_relaxed) + 1, std::memory_order_release);
   if (absentSinceNs_ != 0) {
     absences_ = absences();
     absentSinceNs_ = 0;
@@ -107,7 +122,11 @@ void Guard::update() {
   bool relevant = port_.isRelevant();
   if (relevant == relevant_.load(std::memory_order_relaxed)) return;
   relevant_ = relevant;
-  if (!relevant) return;
+  if (!relevant) {
+    --owner_->guards;
+    return;
+  }
+  ++owner_->guards;
   if (!thread_.runs()) start();
   if (resting_.exchange(false)) signal();
 }
@@ -129,9 +148,17 @@ void Guard::start() {
   thread_.start([this] { run(); });
 }
 
+/// After how long an owner that does not come is absent.
+uint64_t Guard::leaveNs() const {
+  uint64_t share = std::max<uint64_t>(1, owner_->guards / kGuardsAtOnce);
+  uint64_t longest = std::max(kLongestLeaveNs, kPolledLeaveNs);
+  return std::min((port_.isPolled() ? kPolledLeaveNs : kLeaveNs) * share, longest);
+}
+
 void Guard::run() {
   uint64_t turn = 0;
   uint64_t sinceNs = base::nowNs();  // when the last of the owner's turns was noticed
+  uint64_t dueNs = 0;                // since when it should come; 0 if it need not
   while (!stopping_) {
     if (!relevant_) {
       rest(false);
@@ -140,6 +167,7 @@ void Guard::run() {
     if (uint64_t latest = turns_; latest != turn) {
       turn = latest;
       sinceNs = base::nowNs();
+      dueNs = 0;
     }
     bool asleep = asleep_;
     if (asleep) {
@@ -147,14 +175,24 @@ void Guard::run() {
       if (quietNs > kQuietNs) {
         rest(true);
       } else {
-        wait(false, std::clamp(quietNs / 4, kLeaveNs, kSeldomNs));
+        uint64_t leastNs = leaveNs();
+        wait(false, std::clamp(quietNs / 4, leastNs, std::max(leastNs, kSeldomNs)));
       }
       // Nothing has come that it should wake up for, or it is up.
-      if (!asleep_ || !wait(true, 0)) continue;
+      if (!asleep_ || !wait(true, 0)) {
+        dueNs = 0;
+        continue;
+      }
     }
-    if (asleep) sinceNs = base::nowNs();  // it is due from now on
-    wait(false, port_.isPolled() ? kPolledLeaveNs : kLeaveNs);
-    if (turns_ == turn) standIn(turn, asleep, sinceNs);
+    if (dueNs == 0) dueNs = asleep ? base::nowNs() : sinceNs;
+    uint64_t ownersTurn = owner_->turns;
+    wait(false, leaveNs());
+    if (turns_ != turn) continue;
+    // It is at others of its ports.
+    if (owner_->turns != ownersTurn && base::nowNs() - dueNs < kNeglectNs) continue;
+    ++owner_->standingIn;
+    standIn(turn, asleep, dueNs);
+    --owner_->standingIn;
   }
 }
 
@@ -189,12 +227,16 @@ void Guard::standIn(uint64_t turn, bool asleep, uint64_t sinceNs) {
     if (there) return;
     uint64_t leftNs = outlook.untilNs;
     if (leftNs != kForEver) leftNs = outlook.untilNs > now ? outlook.untilNs - now : 0;
+    // Alone, a guard looks when it has something to do. Many of them would look all the time.
+    uint64_t pauseNs = std::min(kPauseNs * owner_->standingIn, kLongestPauseNs);
+    bool isAmongMany = owner_->standingIn > kGuardsAtOnce;
+    if (isAmongMany) leftNs = std::max(leftNs, pauseNs);
     switch (outlook.next) {
       case StandIn::Next::again:
         sched_yield();
         break;
       case StandIn::Next::pause:
-        wait(false, kPauseNs);
+        wait(false, pauseNs);
         break;
       case StandIn::Next::sleep:
         wait(true, leftNs);
@@ -219,6 +261,7 @@ bool Guard::wait(bool descriptor, uint64_t ns) {
   pollfd watched[] = {{signal_.get(), POLLIN, 0}, {port_.waitFd(), POLLIN, 0}};
   timespec timeout{static_cast<time_t>(ns / (1000 * kMs)), static_cast<long>(ns % (1000 * kMs))};
   ppoll(watched, descriptor ? 2 : 1, ns == kForEver ? nullptr : &timeout, nullptr);
+  looks_.store(looks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   eventfd_t count;
   if (watched[0].revents != 0) eventfd_read(signal_.get(), &count);
   return watched[1].revents != 0;

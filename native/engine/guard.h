@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 
 #include "base/fd.h"
@@ -20,14 +21,26 @@ struct Absences {
   uint64_t longestNs = 0;
 };
 
+/// A thread that owns ports, as their guards see it. Whether it is there is one fact for all of
+/// them, and the more they are, the more seldom each looks.
+struct Owner {
+  /// The calling thread.
+  static std::shared_ptr<Owner> current();
+
+  std::atomic<uint64_t> turns = 0;       // of all its ports; it alone writes
+  std::atomic<uint32_t> guards = 0;      // whose ports are relevant
+  std::atomic<uint32_t> standingIn = 0;  // those that do
+};
+
 /// A thread that stands in for the owner of a port, the thread that opened it, while that computes.
 /// It makes progress, so that peers' reads and writes go on, and it answers pings. It runs no code
 /// of the user. What arrives waits in the ring.
 ///
 /// The owner is absent in two cases: it is awake and has made no progress for a few milliseconds,
-/// or it sleeps although there is something to wake up for. The guard sleeps while no peer could
-/// miss the owner (`Port::isRelevant`). While the owner has nothing to do, the guard sleeps on the
-/// port's descriptor. See docs/design/guard.md.
+/// or it sleeps although there is something to wake up for. An owner that makes progress at another
+/// of its ports comes to this one soon, unless it takes very long. The guard sleeps while no peer
+/// could miss the owner (`Port::isRelevant`). While the owner has nothing to do, the guard sleeps
+/// on the port's descriptor. See docs/design/guard.md.
 class Guard {
  public:
   /// `port` outlives the guard. `nudge` is called on the guard's thread at the start of an absence.
@@ -52,10 +65,13 @@ class Guard {
 
   /// With the present absence. Within `use`.
   Absences absences() const;
+  /// How often the guard's thread has woken up.
+  uint64_t looks() const { return looks_; }
 
  private:
   void start();
   void run();
+  uint64_t leaveNs() const;
   void rest(bool owned);
   void standIn(uint64_t turn, bool asleep, uint64_t sinceNs);
   bool tryTurn(uint64_t now, StandIn* outlook);
@@ -65,6 +81,7 @@ class Guard {
   Port& port_;
   const std::function<void()> nudge_;
   const base::Fd signal_;  // ends every sleep of the guard
+  const std::shared_ptr<Owner> owner_ = Owner::current();
 
   std::mutex mutex_;            // guards the port, and all that follows
   uint64_t absentSinceNs_ = 0;  // 0: the owner is present, or taken for present
@@ -77,6 +94,7 @@ class Guard {
   std::atomic<bool> waiting_ = false;  // the owner waits for the lock
   std::atomic<bool> resting_ = false;  // the guard waits for a signal
   std::atomic<bool> stopping_ = false;
+  std::atomic<uint64_t> looks_ = 0;
   base::Thread thread_;
 };
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "engine/guard.h"
@@ -283,5 +284,64 @@ TEST_SUITE("guard") {
       CHECK(failures == 0);
       CHECK(owner.absences().count > 0);
     }
+  }
+
+  TEST_CASE("the guards of many ports of one thread look little more often than one") {
+    constexpr size_t kMany = 64;
+    std::vector<uint8_t> memory(64);
+    std::vector<std::unique_ptr<Guarded>> ports;
+    auto another = [&] {
+      ports.push_back(std::make_unique<Guarded>(Scheme::shm, "", 4, 4, 256));
+      REQUIRE(ports.back()->open());
+      REQUIRE(ports.back()->grant(memory) >= 0);
+    };
+    // Looks a second of all guards, while the first looks so often and the owner is present.
+    auto lookRate = [&](uint64_t looks) {
+      auto sum = [&] {
+        uint64_t all = 0;
+        for (auto& port : ports) all += port->guard->looks();
+        return all;
+      };
+      auto begun = std::chrono::steady_clock::now();
+      uint64_t before = sum(), first = ports[0]->guard->looks();
+      while (ports[0]->guard->looks() < first + looks) {
+        for (auto& port : ports) port->turn();
+      }
+      std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+      return static_cast<double>(sum() - before) / took.count();
+    };
+    another();
+    double alone = lookRate(20);
+    while (ports.size() < kMany) another();
+    double together = lookRate(20);
+    // A share for sixteen. Without it there were as many as ports.
+    CHECK(together < alone * kMany / 2);
+  }
+
+  TEST_CASE("an owner that is at another of its ports is not absent") {
+    std::vector<uint8_t> memory(64);
+    Guarded busy(Scheme::shm), waiting(Scheme::shm);
+    REQUIRE(busy.open());
+    REQUIRE(waiting.open());
+    REQUIRE(busy.grant(memory) >= 0);
+    REQUIRE(waiting.grant(memory) >= 0);
+    // The guard looks ten times, finds its own port left each time, and the owner at the other. A
+    // busy machine may keep the owner from both: once of many times it does not.
+    bool isLeftAlone = false;
+    for (int tries = 0; tries < 100 && !isLeftAlone; ++tries) {
+      waiting.turn();
+      int nudges = waiting.nudges;
+      uint64_t from = waiting.guard->looks();
+      while (waiting.nudges == nudges && waiting.guard->looks() < from + 10) busy.turn();
+      isLeftAlone = waiting.nudges == nudges;
+    }
+    CHECK(isLeftAlone);
+    // For ever it is not believed.
+    waiting.turn();
+    int nudges = waiting.nudges;
+    CHECK(eventually({}, [&] {
+      busy.turn();
+      return waiting.nudges > nudges;
+    }));
   }
 }

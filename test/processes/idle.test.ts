@@ -1,12 +1,14 @@
 import { afterEach, describe, expect, it } from "vitest";
+import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
-import { fabricsAndNet, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { fabricsAndNet, freshUrl, tcpFabric, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, openEngine, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
 const windowMs = 1000;
+const many = Array.from({ length: underSanitizers ? 20 : isLong ? 1000 : 100 });
 const mostShare = 0.01;
 /**
  * While a call is outstanding, the guard looks sixty times a second and the heartbeat pings. On slow virtual machines a
@@ -30,6 +32,16 @@ async function idleShare(most: number, ...children: Child[]): Promise<number[]> 
 
 const resources = async (child: Child) =>
   (await child.ask<string[]>("resources")).filter((name) => name !== "PipeWrap");
+
+describe.each(["shm", tcpFabric] as const)("many engines in one process over %s", (fabric) => {
+  it("answer calls of all at once, and use hardly any processor time at rest", async () => {
+    const process = new Child("many-engines", { urls: many.map(() => freshUrl(fabric)) });
+    await process.report("connected");
+    for (let round = 0; round < 5; round++) expect(await process.ask("round")).toBe(many.length);
+    const [share] = await idleShare(mostShareOfCalls, process);
+    if (!underSanitizers) expect(share).toBeLessThan(mostShareOfCalls);
+  });
+});
 
 describe.each(fabricsAndNet)("an idle engine over %s", (fabric) => {
   it("uses no processor time and no timers, on either side of an open session", async () => {
