@@ -95,9 +95,21 @@ export class Drain {
     const { clock, gate } = this.#engine;
     if (!this.#engine.serves()) gate.calls = false;
     const isDone = !this.#engine.works() && (this.#engine.isHeard() || clock.now() >= this.#heardMs);
+    if (!isDone && clock.now() >= this.#untilMs) this.#warnOfItself();
     if (isDone || clock.now() >= this.#untilMs) return this.#end();
     const waitMs = Math.min(lookMs, this.#untilMs - clock.now());
     this.#cancelTimer = realClock.timer(Math.ceil(waitMs), () => this.#look());
+  }
+
+  /** A handler that awaits the drain is the only call that is left when the grace is over. */
+  #warnOfItself(): void {
+    const calls = this.#engine.calls();
+    const [last] = calls;
+    if (calls.length !== 1 || last?.direction !== "in" || last.phase !== "open") return;
+    process.emitWarning(
+      `the grace of engine.drain is over, and the handler of ${last.method} alone still runs. If it awaits engine.drain, it waits for itself: call drain there without await`,
+      "CinnabarWarning",
+    );
   }
 
   #end(): void {

@@ -15,10 +15,13 @@ import * as standard from "cinnabar/standard";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { type Provider, providers } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
 
-const mem = providers.find(({ scheme }) => scheme === "mem") as (typeof providers)[number];
+const [mem, tcp] = ["mem", "tcp"].map((name) => providers.find(({ scheme }) => scheme === name)) as [
+  Provider,
+  Provider,
+];
 
 /** Past the types, as programs in JavaScript are written. */
 const loose = { unary, oneWay, serverStream, clientStream } as unknown as Record<
@@ -203,4 +206,31 @@ it("a declared error after the answer says that nobody gets it", async () => {
   expect(await failure(Promise.resolve().then(() => fail?.("TooLate")))).toMatchObject({
     code: "failed_precondition",
   });
+});
+
+it("a handler that awaits the drain of its engine is named when the grace is over", async () => {
+  const Admin = service("admin.v1", { stop: unary() });
+  const { api, server } = await pair(
+    mem,
+    [
+      implement(Admin, {
+        async stop() {
+          await server.drain({ graceMs: 20 });
+        },
+      }),
+    ],
+    { endsHard: true },
+  );
+  const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
+  expect(await failure(api(Admin).stop())).toMatchObject({ code: "unavailable" });
+  expect((await warned).message).toContain(
+    "the handler of admin.v1/stop alone still runs. If it awaits engine.drain, it waits for itself",
+  );
+});
+
+it("net:// to a port of tcp:// says that another kind of server may listen there", async () => {
+  const { client, url } = await pair(tcp, [list]);
+  await expect(client.connect(url.replace(/^tcp/, "net"))).rejects.toThrow(
+    "the connection was reset; the host dropped it, or a server of another scheme listens there",
+  );
 });

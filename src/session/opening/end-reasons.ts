@@ -54,7 +54,7 @@ const sendObstacles: Readonly<Record<number, string>> = {
   71: "what listens there does not speak this fabric's protocol", // EPROTO
   87: peerLacksDescriptors, // EUSERS
   101: "there is no route to it", // ENETUNREACH
-  104: "the connection was reset", // ECONNRESET
+  104: "the connection was reset; the host dropped it, or a server of another scheme listens there", // ECONNRESET
   105: "it has as many peers over shm as it may, 250", // ENOBUFS
   110: "the connection was not answered", // ETIMEDOUT
   111: "nobody listens there", // ECONNREFUSED
