@@ -195,10 +195,9 @@ export class ClientMethod {
   /** Why a peer has no number for it. */
   unservedBy(numbers: MethodNumbers): string {
     const { source, path, service, name } = this;
-    if (!numbers.serves(service)) return `${source.name} has no service "${service}"`;
-    const number = numbers.of(service, name);
-    if (number < 0) return `${source.name} has no method "${path}"`;
-    const theirs = kindNames[numbers.kindOf(number)];
+    const lack = numbers.lackOf(service, name);
+    if (lack !== "") return `${source.name} ${lack}`;
+    const theirs = kindNames[numbers.kindOf(numbers.of(service, name))];
     return `${source.name} serves "${path}" as ${theirs}, this contract has it as ${kindNames[methodKindNumbers[this.kind]]}`;
   }
 }

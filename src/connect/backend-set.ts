@@ -39,8 +39,10 @@ export class BackendSet implements SessionSource, BackendListener {
   #stopResolver: (() => void) | undefined;
   /** Those a call may go to; undefined when it must be found out anew. */
   #ready: readonly Backend[] | undefined;
-  /** The same for the calls of each service; undefined while every ready backend serves all. */
-  #readyByService: Map<string, readonly Backend[]> | undefined;
+  /** Those of them that serve a method, by its path; and those of the last call, which the next one mostly is like. */
+  readonly #serving = new Map<string, readonly Backend[]>();
+  #servingLast: readonly Backend[] = [];
+  #lastPath = "";
   /** Until when both hold: then an ejection ends. */
   #readyUntilMs = Number.POSITIVE_INFINITY;
   /** Settles with the first backend that is connected. */
@@ -311,7 +313,8 @@ export class BackendSet implements SessionSource, BackendListener {
     const nowMs = this.engine.clock.now();
     const open = this.#open();
     this.#ready = bestOf(open, nowMs);
-    this.#readyByService = open.some(({ isUnwell }) => isUnwell) ? new Map() : undefined;
+    this.#serving.clear();
+    this.#lastPath = "";
     this.#readyUntilMs = Math.min(
       ...open.map(({ outlier }) => (outlier.ejected(nowMs) ? outlier.untilMs : Number.POSITIVE_INFINITY)),
     );
@@ -322,24 +325,22 @@ export class BackendSet implements SessionSource, BackendListener {
     return [...this.#backends.values()].filter(({ isOpen, takesCalls }) => isOpen && takesCalls);
   }
 
-  /** Those a call may go to: that serve its service. Built-in services tell of the others. */
+  /** Those a call may go to: that have its method, and whose service serves. Built-in services tell of the others. */
   #readyFor(call: OutgoingCall): readonly Backend[] {
     const ready = this.#readyNow();
-    const byService = this.#readyByService;
-    if (byService === undefined || call.builtin) return ready;
-    const service = serviceOf(call);
-    let serving = byService.get(service);
+    const path = call.methodPath;
+    if (call.builtin || ready.length === 0) return ready;
+    if (path === this.#lastPath) return this.#servingLast;
+    let serving = this.#serving.get(path);
     if (serving === undefined) {
-      const open = this.#open().filter((backend) => backend.unwellBecause(service) === undefined);
+      const open = this.#open().filter((backend) => obstacleAt(backend, path) === undefined);
       serving = bestOf(open, this.engine.clock.now());
-      byService.set(service, serving);
+      if (this.#serving.size >= mostPaths) this.#serving.clear();
+      this.#serving.set(path, serving);
     }
+    this.#lastPath = path;
+    this.#servingLast = serving;
     return serving;
-  }
-
-  /** Whether any backend that is open has a service that does not serve. */
-  get isUnwell(): boolean {
-    return this.#open().some(({ isUnwell }) => isUnwell);
   }
 
   /** Why no backend that is open serves a service; undefined where one does, or none is open. */
@@ -350,6 +351,16 @@ export class BackendSet implements SessionSource, BackendListener {
       if (reason === undefined) return undefined;
     }
     return reason;
+  }
+
+  /** What of a method all backends that are open lack; "" where one has it, or none is open. */
+  lackOf(service: string, method: string): string {
+    let lack = "";
+    for (const backend of this.#open()) {
+      lack = backend.lackOf(service, method);
+      if (lack === "") return "";
+    }
+    return lack;
   }
 
   /** A call that may have been executed goes to the process that knows, even if others are ready. */
@@ -397,8 +408,16 @@ export class BackendSet implements SessionSource, BackendListener {
         return found;
       } catch (error) {
         if (this.#closeReason !== undefined) throw this.#closeReason;
+        const { errors } = error as AggregateError;
+        const lacking = errors.filter(isLack);
+        // What is connected lacks the method, and nothing else is left that could have it.
+        if (lacking.length > 0 && lacking.length === errors.length)
+          throw failure("unimplemented", `${this.name}: no backend serves "${call.methodPath}"`, lacking[0]);
         if (!this.waitForReady || call.settled || !this.engine.gate.calls)
-          throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
+          throw unavailable(
+            this.#unreachable(call, lacking.length > 0),
+            errors.findLast((each) => !isLack(each)),
+          );
       }
       await this.#pause();
       if (call.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
@@ -414,8 +433,10 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#pausing;
   }
 
-  #unreachable(call: OutgoingCall): string {
+  /** `someLack`: backends that were reached do not serve the method. */
+  #unreachable(call: OutgoingCall, someLack: boolean): string {
     const callee = call.boundTo;
+    if (someLack) return `${this.name}: no backend that serves "${call.methodPath}" can be reached`;
     return callee === undefined
       ? this.#noneReached()
       : `${callee.url} cannot be reached, and it may have executed an earlier attempt`;
@@ -438,21 +459,37 @@ function bestOf(open: readonly Backend[], nowMs: number): readonly Backend[] {
 /** The session of a call at a backend. What the backend serves is known when it is connected. */
 async function sessionAt(backend: Backend, call: OutgoingCall, input: unknown): Promise<CallSession> {
   const session = await backend.session(call, input);
-  if (call.builtin || call.boundTo !== undefined) return session;
-  const service = serviceOf(call);
-  const reason = backend.unwellBecause(service);
-  if (reason === undefined) return session;
-  const why = reason === "" ? "" : `: ${reason}`;
-  throw unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);
+  const obstacle =
+    call.builtin || call.boundTo !== undefined ? undefined : obstacleAt(backend, call.methodPath);
+  if (obstacle !== undefined) throw obstacle;
+  return session;
 }
 
-const serviceOf = ({ methodPath }: OutgoingCall): string => methodPath.slice(0, methodPath.lastIndexOf("/"));
+/** Why a backend that is open is no candidate for a method. */
+function obstacleAt(backend: Backend, path: string): RpcError | undefined {
+  const slash = path.lastIndexOf("/");
+  const service = path.slice(0, slash);
+  const lack = backend.lackOf(service, path.slice(slash + 1));
+  if (lack !== "") return failure("unimplemented", `${backend.name} ${lack}`);
+  const reason = backend.unwellBecause(service);
+  if (reason === undefined) return undefined;
+  const why = reason === "" ? "" : `: ${reason}`;
+  return unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);
+}
+
+/** How many methods the set keeps candidates for: names of instances are the user's to make. */
+const mostPaths = 1024;
+
+const isLack = (error: unknown): boolean => error instanceof RpcError && error.code === "unimplemented";
 
 const isReached = ({ connection }: Backend): boolean => connection.current !== undefined;
 
 const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-function unavailable(message: string, cause: unknown): RpcError {
-  const why = cause instanceof Error ? `: ${cause.message}` : "";
-  return new RpcError({ code: "unavailable", message: `${message}${why}`, cause });
+const unavailable = (message: string, cause: unknown): RpcError => failure("unavailable", message, cause);
+
+function failure(code: RpcCode, message: string, cause?: unknown): RpcError {
+  const why =
+    cause === undefined ? "" : `: ${cause instanceof RpcError ? cause.plainMessage : textOf(cause)}`;
+  return new RpcError({ code, message: `${message}${why}`, cause });
 }

@@ -118,9 +118,9 @@ export class Backend implements Candidate, ConnectionListener {
     return undefined;
   }
 
-  /** Whether any service does not serve here. */
-  get isUnwell(): boolean {
-    return this.connection.notServing.length > 0;
+  /** What of a method it lacks; "" where it serves the method, or nothing is known. */
+  lackOf(service: string, method: string): string {
+    return this.connection.lackOf(service, method);
   }
 
   /** It is being connected to, and no try has failed since it came or was last connected. */
@@ -162,7 +162,7 @@ export class Backend implements Candidate, ConnectionListener {
   /** A lane has no lanes. */
   onLanes(_lanes: readonly LaneAddress[], _sameEngine: boolean): void {}
 
-  onHealth(): void {
+  onServices(): void {
     this.onChanged();
   }
 

@@ -37,7 +37,7 @@ function openSession(host: FakeServices): Session {
     { address: 0, index: 1, nonce: Nonce.draw(), peerName: "mem://a" },
     defaultWindow,
   );
-  session.begin(peerGreeting);
+  session.begin({ ...peerGreeting, services: [["fake", ["call"]]] });
   return session;
 }
 

@@ -28,8 +28,8 @@ export interface ConnectionListener {
    * @throws RpcError for lanes at no address that can be reached from here.
    */
   onLanes(lanes: readonly LaneAddress[], sameEngine: boolean): void;
-  /** The engine has said which of its services do not serve. */
-  onHealth(): void;
+  /** The engine has said what it serves, or which of its services do not serve now. */
+  onServices(): void;
   /** The connection has been closed; its session has ended. */
   onClosed(reason: RpcError): void;
 }
@@ -124,6 +124,11 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
 
   get services(): string[] {
     return this.#session?.methods.names() ?? [];
+  }
+
+  /** What of a method the engine lacks; "" where it serves the method, or is not connected. */
+  lackOf(service: string, method: string): string {
+    return this.current === undefined ? "" : (this.#session?.methods.lackOf(service, method) ?? "");
   }
 
   /** The names of the services that do not serve, with the reasons. The service "" is the whole engine. */
@@ -251,7 +256,11 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
   onHealth(health: ToldHealth): void {
     if (this.closed || !isNewer(health, this.#health)) return;
     this.#health = health;
-    this.listener?.onHealth();
+    this.listener?.onServices();
+  }
+
+  onServices(): void {
+    this.listener?.onServices();
   }
 
   onEnded(reason: RpcError): void {

@@ -107,8 +107,9 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     return super.unwellBecause(service) ?? this.#lanes?.unwellBecause(service);
   }
 
-  override get isUnwell(): boolean {
-    return super.isUnwell || this.#lanes?.isUnwell === true;
+  /** With lanes it has what any of its lanes has. */
+  override lackOf(service: string, method: string): string {
+    return this.#lanes === undefined ? super.lackOf(service, method) : this.#lanes.lackOf(service, method);
   }
 
   /** No call would find out that a dispatcher was lost, and it announces the changes of its lanes. */

@@ -59,6 +59,8 @@ export interface SessionObserver {
   onDraining(): void;
   /** It speaks for worker lanes, and says where they are now. */
   onLanes(lanes: readonly LaneAddress[]): void;
+  /** It says what it serves besides since the session opened. */
+  onServices(): void;
   /** It says which of its services do not serve. */
   onHealth(health: ToldHealth): void;
   onEnded(reason: RpcError): void;

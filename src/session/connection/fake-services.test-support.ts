@@ -148,6 +148,10 @@ export class FakeCall extends OutgoingCall {
     this.failsWhenFull = how.fails ?? false;
   }
 
+  override get methodPath(): string {
+    return "fake/call";
+  }
+
   override onValue(value: unknown, answeredMs: number): void {
     this.answeredMs = answeredMs;
     this.values.push(value);

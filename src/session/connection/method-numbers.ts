@@ -21,8 +21,11 @@ export class MethodNumbers {
     }
   }
 
-  serves(service: string): boolean {
-    return this.#services.has(service);
+  /** What of a method the peer lacks, for errors; "" where it serves the method. */
+  lackOf(service: string, method: string): string {
+    const methods = this.#services.get(service);
+    if (methods === undefined) return `has no service "${service}"`;
+    return methods.has(method) ? "" : `has no method "${service}/${method}"`;
   }
 
   /** The method's number, or -1 if the peer does not serve it. */

@@ -423,9 +423,12 @@ export class Opening implements TlsListener {
   #onServices(body: unknown): void {
     const services = parseServices(body);
     if (typeof services === "string") return this.#session.fault(services);
-    const { methods } = this.#session;
+    const { methods, observer } = this.#session;
     // A long table is pulled, and a later one may overtake it. Tables only grow.
-    if (services.length >= methods.size) methods.set(services);
+    if (services.length >= methods.size) {
+      methods.set(services);
+      observer?.onServices();
+    }
     this.#session.onServicesKnown();
   }
 

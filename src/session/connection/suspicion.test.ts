@@ -17,6 +17,7 @@ function setUp() {
     onTrusted: () => events.push("trusted"),
     onDraining: () => events.push("draining"),
     onLanes: () => events.push("lanes"),
+    onServices: () => events.push("services"),
     onHealth: () => events.push("health"),
     onEnded: () => events.push("ended"),
     onSettled: () => events.push("settled"),
