@@ -16,6 +16,14 @@ export function wantCurrentCall(): void {
   wanted = true;
 }
 
+/** The same, asked for by the handler of `call`: where nobody had asked before, it has begun without. */
+export function wantCurrentCallIn(call: IncomingCall): void {
+  if (wanted) return;
+  wanted = true;
+  entered = true;
+  storage.enterWith(call);
+}
+
 /** Runs a handler such that `currentCall` is `call` in everything it starts. */
 export function serveInside<I, C>(
   call: IncomingCall,

@@ -1,9 +1,28 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SlotGenerations, SlotTable } from "./slot-table.ts";
+import { ChosenSlots, SlotGenerations, SlotTable } from "./slot-table.ts";
 
 const slotOf = (id: number): number => id & 0xfffff;
 const generationOf = (id: number): number => id >>> 20;
+
+describe("chosen slots", () => {
+  it("number by slot and generation, each slot for one at a time", () => {
+    const slots = new ChosenSlots<string>();
+    const first = slots.take(9000, "a");
+    expect([generationOf(first), slotOf(first), slots.isFree(9000), slots.isFree(1)]).toEqual([
+      1,
+      9000,
+      false,
+      true,
+    ]);
+    expect([slots.get(first), slots.size, [...slots]]).toEqual(["a", 1, ["a"]]);
+    slots.release(first);
+    const second = slots.take(9000, "b");
+    expect([generationOf(second), slots.get(first), slots.get(second)]).toEqual([2, undefined, "b"]);
+    slots.takeBack(second);
+    expect([slots.take(9000, "c"), slots.isFree(2 ** 20)]).toEqual([second, false]);
+  });
+});
 
 describe("slot table", () => {
   it("numbers by slot and generation, from generation 1", () => {

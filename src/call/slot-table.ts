@@ -40,6 +40,11 @@ export class SlotTable<T> {
     return ((generation << slotBits) | (slot + this.#first)) >>> 0;
   }
 
+  /** Whether something is in a slot. */
+  has(slot: number): boolean {
+    return this.#items[slot - this.#first] !== undefined;
+  }
+
   get(id: number): T | undefined {
     const slot = (id & slotMask) - this.#first;
     return this.#generations[slot] === id >>> slotBits ? this.#items[slot] : undefined;
@@ -63,6 +68,53 @@ export class SlotTable<T> {
 
   *[Symbol.iterator](): IterableIterator<T> {
     for (const item of this.#items) if (item !== undefined) yield item;
+  }
+}
+
+/** The same numbers in slots that whoever takes one chooses. Few of the slots are ever used. */
+export class ChosenSlots<T> {
+  readonly #items = new Map<number, T>();
+  readonly #generations = new Map<number, number>();
+
+  get size(): number {
+    return this.#items.size;
+  }
+
+  has(slot: number): boolean {
+    return this.#items.has(slot);
+  }
+
+  /** Whether there is such a slot, with nothing in it. */
+  isFree(slot: number): boolean {
+    return slot <= slotMask && !this.#items.has(slot);
+  }
+
+  /** A number for `item` in a free slot. */
+  take(slot: number, item: T): number {
+    const generation = ((this.#generations.get(slot) ?? 0) % maxGeneration) + 1;
+    this.#generations.set(slot, generation);
+    this.#items.set(slot, item);
+    return ((generation << slotBits) | slot) >>> 0;
+  }
+
+  get(id: number): T | undefined {
+    const slot = id & slotMask;
+    return this.#generations.get(slot) === id >>> slotBits ? this.#items.get(slot) : undefined;
+  }
+
+  release(id: number): void {
+    if (this.get(id) !== undefined) this.#items.delete(id & slotMask);
+  }
+
+  /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */
+  takeBack(id: number): void {
+    if (this.get(id) === undefined) return;
+    this.release(id);
+    this.#generations.set(id & slotMask, (id >>> slotBits) - 1);
+  }
+
+  [Symbol.iterator](): IterableIterator<T> {
+    return this.#items.values();
   }
 }
 

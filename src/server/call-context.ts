@@ -2,6 +2,7 @@ import type { ReadableStream, WritableStream } from "node:stream/web";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions, type FieldsOf, milliseconds, shown, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
+import { wantCurrentCallIn } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import type { ErrorDeclaration, ErrorDeclarations } from "../contract/declared-error.ts";
@@ -69,6 +70,7 @@ export class HandlerCall {
    * const { answer } = await call.caller.client(Questions).ask({ text: "overwrite?" });
    */
   get caller(): SessionPeer {
+    wantCurrentCallIn(this.#call);
     return this.#session.part(SessionClients).peer;
   }
 

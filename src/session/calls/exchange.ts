@@ -37,6 +37,8 @@ export class Exchange implements SessionPart, PeerLink {
     this.grants = new GrantedRegions(session.port, session.address);
     const outgoing = new OutgoingCalls(session, this);
     const incoming = new IncomingCalls(session, this);
+    outgoing.served = incoming;
+    incoming.made = outgoing;
     this.outgoing = outgoing;
     this.incoming = incoming;
     this.frames = {

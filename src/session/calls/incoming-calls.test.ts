@@ -2,9 +2,11 @@ import { describe, expect, it, vi } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { CallMetrics } from "../../base/observe/call-metrics.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
+import { builtinSlots } from "../../wire/builtin.ts";
 import { writeCallIdentity } from "../../wire/call-identity.ts";
 import { frameFlag, frameKind } from "../../wire/frame.ts";
-import type { FakeMethod, FrameSpec } from "../connection/fake-services.test-support.ts";
+
+import { FakeCall, type FakeMethod, type FrameSpec } from "../connection/fake-services.test-support.ts";
 import {
   decoded,
   expectFault,
@@ -95,6 +97,43 @@ describe("requests that arrive", () => {
     only(all.method).settle({ value: undefined });
     all.session.flush();
     expect(all.port.frames[0]?.body.byteLength).toBe(0);
+  });
+
+  it("back from the handler of an open call need no credit, one at a time", () => {
+    const all = open({ maxRequests: 1, maxRequestsInAll: 1 });
+    const place = 1 + builtinSlots;
+    all.outgoing.request(new FakeCall(), 0, 10_000, 1);
+    all.receive(request(id(1, 0)), request(id(1, place)), request(id(1, place + place)));
+    expect(all.host.ended[0]?.reason?.message).toContain(
+      `call id ${id(1, 2 * place)} is beyond the 1 granted`,
+    );
+    expect(all.method.calls.map(({ call }) => call.id)).toEqual([id(1, 0), id(1, place)]);
+  });
+
+  it("back from the handler of a call back have the place that follows from its place", () => {
+    const all = open({ maxRequests: 1 });
+    const place = 1 + builtinSlots;
+    all.outgoing.request(new FakeCall(), 0, 10_000, 1);
+    all.receive(request(id(1, place)));
+    expect(all.incoming.usersSize).toBe(1);
+    all.method.calls[0]?.call.settle({ value: 1 });
+    expect([all.incoming.usersSize, all.incoming.size]).toEqual([0, 0]);
+    // In the same place once more, and not twice by the same number.
+    all.receive(request(id(2, place)));
+    expect(all.method.calls).toHaveLength(2);
+    all.method.calls[1]?.call.settle({ value: 1 });
+    all.receive(request(id(2, place)));
+    expect(all.host.ended[0]?.reason?.message).toContain(`call id ${id(2, place)} was used before`);
+  });
+
+  it("end the session in the place of a call that is not open", () => {
+    const all = open({ maxRequests: 1 });
+    const place = 1 + builtinSlots;
+    all.outgoing.request(new FakeCall(), 0, 10_000, 1);
+    all.receive({ kind: frameKind.response, callId: id(1, 0) });
+    all.receive(request(id(1, place)));
+    expect(all.host.ended[0]?.reason?.message).toContain("is beyond the 1 granted");
+    expect(all.method.calls).toHaveLength(0);
   });
 
   it("to a method that does not exist fail alone", () => {

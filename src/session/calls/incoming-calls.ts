@@ -54,6 +54,11 @@ export class IncomingCalls implements Answering {
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
+  /** Calls back: each made by the handler of a call of this side, in that call's slot. They need no credit. */
+  readonly #callsBack = new Map<number, IncomingCall>();
+  readonly #backGenerations = new SlotGenerations();
+  /** The calls that this side has made in the session. */
+  made: { hasCallIn(slot: number): boolean } | undefined;
   readonly #generations = new SlotGenerations();
   /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
   readonly #fresh: IncomingCall[] = [];
@@ -97,7 +102,7 @@ export class IncomingCalls implements Answering {
 
   /** How many of `size` call users' methods. */
   get usersSize(): number {
-    return this.#usersSize;
+    return this.#usersSize + this.#callsBack.size;
   }
 
   /** `share` is the peer's share of all requests in flight from now on. Requests beyond it that are in flight stay. */
@@ -128,6 +133,7 @@ export class IncomingCalls implements Answering {
   /** The calls of users' methods. */
   *[Symbol.iterator](): IterableIterator<IncomingCall> {
     for (const call of this.#calls) if (call !== undefined) yield call;
+    yield* this.#callsBack.values();
   }
 
   readonly onRequest: FrameHandler = (at, bodyBytes, flags) => {
@@ -140,7 +146,8 @@ export class IncomingCalls implements Answering {
     // The peer keeps it below the limit it was told.
     const slot = callId & slotMask;
     const { maxRequests } = services.limits;
-    if (slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0))
+    const beyondSlots = slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0);
+    if (beyondSlots && !this.#mayCallBack(slot, method))
       return session.fault(`call id ${callId} is beyond the ${maxRequests} granted`);
     if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
     if (isBuiltin(method) && slot < maxRequests)
@@ -154,13 +161,14 @@ export class IncomingCalls implements Answering {
     const fault = prefix.take(session.port, start, start + bodyBytes, flags);
     if (fault !== "") return session.fault(fault);
     // Delivered twice it would be executed twice, which no fabric should have us do.
-    if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
+    const generations = this.#isBack(slot) ? this.#backGenerations : this.#generations;
+    if (!generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (!session.isWatched) session.watch();
     const call = new IncomingCall(this, callId, method, prefix.identity);
     this.#set(slot, call);
     this.#size++;
     if (!isBuiltin(method)) services.counters.requestsStarted++;
-    const beyond = isBuiltin(method) ? undefined : this.#enter();
+    const beyond = isBuiltin(method) || this.#isBack(slot) ? undefined : this.#enter();
     call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
     this.#readMs = -1;
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
@@ -215,6 +223,17 @@ export class IncomingCalls implements Answering {
     const { bodies } = this.#session;
     const { room } = bodies;
     this.#serve(call, bodies.decode(body, this.#granted.for(call, flags), room), room, pulledBytes);
+  }
+
+  /** Whether a slot is that of a call back whose call is open: its caller waits for this one, too. */
+  #mayCallBack(slot: number, method: number): boolean {
+    const from = this.#session.services.limits.maxRequests + builtinSlots;
+    return slot >= from && !isBuiltin(method) && this.made?.hasCallIn(slot - from) === true;
+  }
+
+  /** Whether a slot is that of a call back. */
+  #isBack(slot: number): boolean {
+    return slot >= this.#session.services.limits.maxRequests + builtinSlots;
   }
 
   /** A user's request begins. Returns why it must not, if so. */
@@ -320,7 +339,7 @@ export class IncomingCalls implements Answering {
     if (this.#at(slot) !== call) return;
     this.#set(slot, undefined);
     this.#size--;
-    if (!isBuiltin(call.method)) {
+    if (!isBuiltin(call.method) && !this.#isBack(slot)) {
       this.#leave();
       this.#tellCredits(this.#credits.toRaise());
     }
@@ -423,15 +442,16 @@ export class IncomingCalls implements Answering {
    */
   end(reason: RpcError, onStill: () => void): number {
     let touching = 0;
-    for (const call of [...this.#calls, ...this.#builtinCalls]) {
+    for (const call of [...this.#calls, ...this.#builtinCalls, ...this.#callsBack.values()]) {
       if (call === undefined) continue;
       if (call.transfers > 0) {
         touching++;
         call.onStill = onStill;
       }
-      this.#set(call.id & slotMask, undefined);
+      const slot = call.id & slotMask;
+      this.#set(slot, undefined);
       this.#session.services.wheel.disarm(call);
-      if (!isBuiltin(call.method)) this.#leave();
+      if (!isBuiltin(call.method) && !this.#isBack(slot)) this.#leave();
       giveBackInput(this.#session, call);
       countFailed(this.#session, call, reason);
       call.abandon(reason);
@@ -443,13 +463,18 @@ export class IncomingCalls implements Answering {
 
   #at(slot: number): IncomingCall | undefined {
     const { maxRequests } = this.#session.services.limits;
-    return slot < maxRequests ? this.#calls[slot] : this.#builtinCalls[slot - maxRequests];
+    if (slot < maxRequests) return this.#calls[slot];
+    const behind = slot - maxRequests;
+    return behind < builtinSlots ? this.#builtinCalls[behind] : this.#callsBack.get(slot);
   }
 
   #set(slot: number, call: IncomingCall | undefined): void {
     const { maxRequests } = this.#session.services.limits;
+    const behind = slot - maxRequests;
     if (slot < maxRequests) this.#calls[slot] = call;
-    else this.#builtinCalls[slot - maxRequests] = call;
+    else if (behind < builtinSlots) this.#builtinCalls[behind] = call;
+    else if (call !== undefined) this.#callsBack.set(slot, call);
+    else this.#callsBack.delete(slot);
   }
 }
 

@@ -1,8 +1,10 @@
 import { codeToNumber } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { InFlightWindow } from "../../base/flow/in-flight-window.ts";
+import { currentCall } from "../../call/current-call.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
-import { SlotTable } from "../../call/slot-table.ts";
+import { ChosenSlots, SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
@@ -60,6 +62,18 @@ export class OutgoingCalls implements ControlRequestSender {
   #calls = new SlotTable<OutgoingCall>(0);
   /** Control requests, whose slots lie behind those that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
+  /**
+   * Calls back to the peer, each made by the handler of a call that is served here, in that call's slot. They need no
+   * place in the window.
+   */
+  readonly #callsBack = new ChosenSlots<OutgoingCall>();
+  /** Calls that wait in the window while another of their handler has its slot, by that slot. */
+  readonly #waitingBack = new Map<
+    number,
+    { readonly around: IncomingCall; readonly calls: OutgoingCall[] }
+  >();
+  /** The calls that are served in the same session. */
+  served: { find(callId: number): IncomingCall | undefined } | undefined;
   readonly #waitingControl: WaitingControlRequests;
   readonly window: InFlightWindow;
   /** Users' calls that have not left. */
@@ -142,12 +156,12 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
   get size(): number {
-    return this.#calls.size + this.#controlRequests.size;
+    return this.usersSize + this.#controlRequests.size;
   }
 
   /** How many of `size` users made. */
   get usersSize(): number {
-    return this.#calls.size;
+    return this.#calls.size + this.#callsBack.size;
   }
 
   /** How many of these are streams. */
@@ -166,8 +180,14 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /** The calls that users made. */
-  [Symbol.iterator](): IterableIterator<OutgoingCall> {
-    return this.#calls[Symbol.iterator]();
+  *[Symbol.iterator](): IterableIterator<OutgoingCall> {
+    yield* this.#calls;
+    yield* this.#callsBack;
+  }
+
+  /** Whether a user's call is open in this slot, so that its handler may call back. */
+  hasCallIn(slot: number): boolean {
+    return this.#calls.has(slot) || (slot >= this.#firstBack && this.#callsBack.has(slot));
   }
 
   /**
@@ -186,8 +206,8 @@ export class OutgoingCalls implements ControlRequestSender {
     const idle = this.size + this.waiting.size === 0 && !session.hasOpenWork;
     if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
     else if (this.waiting.size === 0 && this.#hasPlace)
-      this.#send(this.#calls, call, method, endMs, input, nowMs);
-    else this.#queue.add({ call, method, endMs, input }, nowMs, this.#calls.size);
+      this.#send(this.#calls, this.#calls.take(call), call, method, endMs, input, nowMs);
+    else this.#sendBack({ call, method, endMs, input }, nowMs);
     if (idle) session.watch();
     // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
     const { size } = this;
@@ -216,19 +236,57 @@ export class OutgoingCalls implements ControlRequestSender {
 
   #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
     if (this.#controlRequests.full) this.#waitingControl.add({ call, method, endMs, input });
-    else this.#send(this.#controlRequests, call, method, endMs, input, nowMs);
+    else
+      this.#send(this.#controlRequests, this.#controlRequests.take(call), call, method, endMs, input, nowMs);
+  }
+
+  /**
+   * There is no place in the window. A call that the handler of a call made here has a place of its own, one at a time:
+   * were it to wait for calls that wait for such calls in turn, none would ever end. All others wait.
+   */
+  #sendBack(request: WaitingControlRequest, nowMs: number): void {
+    const around = currentCall();
+    const isServed = around !== undefined && this.served?.find(around.id) === around;
+    if (!isServed || isBuiltin(around.method)) return this.#queue.add(request, nowMs, this.#calls.size);
+    const slot = this.#firstBack + (around.id & slotMask);
+    const { call, method, endMs, input } = request;
+    if (this.#callsBack.isFree(slot))
+      return this.#send(this.#callsBack, this.#callsBack.take(slot, call), call, method, endMs, input, nowMs);
+    this.#queue.add(request, nowMs, this.#calls.size);
+    const waiting = this.#waitingBack.get(slot);
+    if (waiting?.around === around) waiting.calls.push(call);
+    else this.#waitingBack.set(slot, { around, calls: [call] });
+  }
+
+  /** The slot of a served call is free again: the next call of its handler takes it. */
+  #sendNextBack(slot: number): void {
+    const waiting = this.#waitingBack.get(slot);
+    if (waiting === undefined) return;
+    const { around, calls } = waiting;
+    while (this.served?.find(around.id) === around) {
+      const next = calls.shift();
+      if (next === undefined || !this.#callsBack.isFree(slot)) break;
+      // Sent by way of the window meanwhile, or given up.
+      if (next.queued === undefined) continue;
+      const queued = next.queued as WaitingCall;
+      this.waiting.withdraw(next);
+      const id = this.#callsBack.take(slot, next);
+      this.#sendLate(this.#callsBack, id, queued, this.services.clock.now());
+      return this.services.progress.wake();
+    }
+    this.#waitingBack.delete(slot);
   }
 
   /** Encodes the request and hands it to the outbox. Throws RpcError, and then nothing has left. */
   #send(
-    table: SlotTable<OutgoingCall>,
+    table: CallTable,
+    id: number,
     call: OutgoingCall,
     method: number,
     endMs: number,
     input: unknown,
     nowMs: number,
   ): void {
-    const id = table.take(call);
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
       const head = this.#outbox.isEncoding ? new ReusedHead(frameKind.request) : this.#head;
@@ -248,8 +306,8 @@ export class OutgoingCalls implements ControlRequestSender {
       throw sendError(error);
     }
     call.id = id;
-    if (table === this.#calls) {
-      if (call.items !== undefined) this.#streams++;
+    if (table !== this.#controlRequests) {
+      if (call.items !== undefined && table === this.#calls) this.#streams++;
       call.sentUs = call.elapsedUs(nowMs);
     }
     // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
@@ -351,9 +409,11 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** A one-way call, which holds no grants, has been executed. */
   onExecuted(call: OutgoingCall, waitedUs: number): void {
-    if (waitedUs !== 0) this.#queue.learn(call, waitedUs, this.#calls.size);
-    this.#calls.release(call.id);
+    const table = this.#tableOf(call.id);
+    if (waitedUs !== 0 && table === this.#calls) this.#queue.learn(call, waitedUs, this.#calls.size);
+    table.release(call.id);
     this.#offers.release(requestBody(call.id));
+    if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
   }
 
   /** Its body must be pulled. */
@@ -395,7 +455,8 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Every caller gets `reason`; what the calls have granted is handed over. */
   end(reason: RpcError): Grant[] {
     this.#queue.stop();
-    const calls = [...this.#calls, ...this.#controlRequests];
+    this.#waitingBack.clear();
+    const calls = [...this, ...this.#controlRequests];
     const grants: Grant[] = [];
     for (const call of calls) {
       this.#tableOf(call.id).release(call.id);
@@ -419,6 +480,7 @@ export class OutgoingCalls implements ControlRequestSender {
     }
     call.releaseGrants();
     if (table === this.#calls) this.sendWaiting();
+    else if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
     else this.#sendWaitingControl();
   }
 
@@ -429,7 +491,7 @@ export class OutgoingCalls implements ControlRequestSender {
     while (this.#hasPlace) {
       const next = this.waiting.next(nowMs);
       if (next === undefined) break;
-      if (!next.call.settled) this.#sendLate(this.#calls, next, nowMs);
+      if (!next.call.settled) this.#sendLate(this.#calls, this.#calls.take(next.call), next, nowMs);
     }
     this.services.progress.wake();
   }
@@ -439,18 +501,19 @@ export class OutgoingCalls implements ControlRequestSender {
     while (!this.#controlRequests.full) {
       const request = this.#waitingControl.next();
       if (request === undefined) return;
-      this.#sendLate(this.#controlRequests, request, this.services.clock.now());
+      const id = this.#controlRequests.take(request.call);
+      this.#sendLate(this.#controlRequests, id, request, this.services.clock.now());
     }
   }
 
   #sendLate(
-    table: SlotTable<OutgoingCall>,
-    waiting: WaitingControlRequest | WaitingCall,
+    table: CallTable,
+    id: number,
+    { call, method, endMs, input }: WaitingControlRequest,
     nowMs: number,
   ): void {
-    const { call, method, endMs, input } = waiting;
     try {
-      this.#send(table, call, method, endMs, input, nowMs);
+      this.#send(table, id, call, method, endMs, input, nowMs);
       // Given up from inside the encoding, before the request had left.
       if (call.settled) this.cancel(call);
     } catch (error) {
@@ -458,10 +521,19 @@ export class OutgoingCalls implements ControlRequestSender {
     }
   }
 
-  #tableOf(callId: number): SlotTable<OutgoingCall> {
-    return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#controlRequests;
+  #tableOf(callId: number): CallTable {
+    const slot = callId & slotMask;
+    if (slot < this.#firstBuiltin) return this.#calls;
+    return slot < this.#firstBack ? this.#controlRequests : this.#callsBack;
+  }
+
+  /** The slot of the call back that belongs to slot 0 of the calls that are served here. */
+  get #firstBack(): number {
+    return this.#firstBuiltin + builtinSlots;
   }
 }
+
+type CallTable = SlotTable<OutgoingCall> | ChosenSlots<OutgoingCall>;
 
 /** Where a body that must be pulled is described. */
 type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes">;

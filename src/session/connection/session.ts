@@ -126,7 +126,7 @@ export class Session implements OpeningSession, OutboxListener {
       services.progress,
       this,
       maxQueuedBytes,
-      maxQueuedBytes + (maxRequests + builtinSlots) * port.slotBytes,
+      maxQueuedBytes + (2 * maxRequests + builtinSlots) * port.slotBytes,
       this.account.queued,
     );
     this.#teardown = new Teardown(port, address, services);
