@@ -1,5 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { formatIssues, type Schema, validate } from "../contract/schema.ts";
+import { formatIssues, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
 import type { ItemReader } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
 import { type StreamCall, unsendable } from "./stream-call.ts";
@@ -24,7 +24,7 @@ interface WaitingItem {
  */
 export abstract class ItemQueue {
   /** The schema of an item that the user sends; undefined where it is checked elsewhere. */
-  readonly #schema: Schema | undefined;
+  readonly #validator: Validator | undefined;
   readonly #waiting: WaitingItem[] = [];
   #isEnded = false;
   /** Why nothing is taken any more. */
@@ -32,7 +32,7 @@ export abstract class ItemQueue {
   #whenEnded: (() => void) | undefined;
 
   constructor(schema: Schema | undefined) {
-    this.#schema = schema;
+    this.#validator = schema && validatorOf(schema);
   }
 
   /** Whether an item would be taken now. */
@@ -57,9 +57,9 @@ export abstract class ItemQueue {
   send(item: unknown): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#isEnded) return Promise.reject(precondition("send after end: the stream takes no more items"));
-    if (this.#schema !== undefined) {
+    if (this.#validator !== undefined) {
       try {
-        const verdict = validate(this.#schema, item);
+        const verdict = this.#validator.validate(item);
         if (verdict instanceof Promise)
           return this.#wait(item, false, (entry) => {
             verdict.then(

@@ -75,7 +75,9 @@ function jsonSchemaOfFields(
 ): Record<string, unknown> {
   const isRequired = ([, schema]: readonly [string, Schema]): boolean => {
     const verdict = validate(schema, undefined);
-    return verdict instanceof Promise || verdict.issues !== undefined;
+    if (!(verdict instanceof Promise)) return verdict.issues !== undefined;
+    verdict.catch(() => {});
+    return true;
   };
   return {
     type: "object",
@@ -93,13 +95,22 @@ function validateFields(
 ): Result<object> | Promise<Result<object>> {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return { issues: [{ message: "expected an object" }] };
-  const results: (FieldResult | Promise<FieldResult>)[] = entries.map(([name, schema]) => {
-    const isMissing = !Object.hasOwn(value, name);
-    const result = validate(schema, isMissing ? undefined : (value as Record<string, unknown>)[name]);
-    return result instanceof Promise
-      ? result.then((settled): FieldResult => [name, settled, isMissing])
-      : [name, result, isMissing];
-  });
+  const results: (FieldResult | Promise<FieldResult>)[] = [];
+  try {
+    for (const [name, schema] of entries) {
+      const isMissing = !Object.hasOwn(value, name);
+      const result = validate(schema, isMissing ? undefined : (value as Record<string, unknown>)[name]);
+      results.push(
+        result instanceof Promise
+          ? result.then((settled): FieldResult => [name, settled, isMissing])
+          : [name, result, isMissing],
+      );
+    }
+  } catch (error) {
+    // Nobody waits for those that have begun.
+    for (const result of results) if (result instanceof Promise) result.catch(() => {});
+    throw error;
+  }
   return results.some((result) => result instanceof Promise)
     ? Promise.all(results).then(gather)
     : gather(results as FieldResult[]);

@@ -19,8 +19,10 @@ export function metadataKey<S extends Schema>(name: string, schema: S): Metadata
     name,
     read(value: string | Uint8Array): InferOutput<S> {
       const verdict = validate(schema, value);
-      if (verdict instanceof Promise)
+      if (verdict instanceof Promise) {
+        verdict.catch(() => {});
         throw new TypeError(`metadataKey: the schema of "${name}" is asynchronous`);
+      }
       if (verdict.issues === undefined) return verdict.value as InferOutput<S>;
       const message = formatIssues(`metadata "${name}"`, verdict.issues);
       throw new RpcError({ code: "invalid_argument", message });

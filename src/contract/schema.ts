@@ -1,4 +1,5 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { zodValidatorOf } from "./zod-validator.ts";
 
 export type { StandardSchemaV1 };
 
@@ -25,13 +26,13 @@ const maxSentenceLength = 500;
 
 /**
  * Validates a value. A synchronous schema returns its result directly, without a turn of the event loop; an
- * asynchronous schema returns a promise. Errors that a schema throws pass through.
+ * asynchronous schema returns a promise. Each function of a schema runs once. Errors that a schema throws pass through.
  */
 export function validate<S extends Schema>(
   schema: S,
   value: unknown,
 ): Validation<InferOutput<S>> | Promise<Validation<InferOutput<S>>> {
-  return schema["~standard"].validate(value) as
+  return validatorOf(schema).validate(value) as
     | Validation<InferOutput<S>>
     | Promise<Validation<InferOutput<S>>>;
 }
@@ -44,7 +45,8 @@ export type Validator = Schema["~standard"];
  * that have many properties or make it anew each time.
  */
 export function validatorOf(schema: Schema): Validator {
-  return schema["~standard"];
+  const standard = schema["~standard"];
+  return standard.vendor === "zod" ? zodValidatorOf(schema) : standard;
 }
 
 /** Whether a value is a Standard Schema v1. */

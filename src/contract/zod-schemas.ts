@@ -9,6 +9,7 @@ import type {
 import type { ByteLengthOptions } from "./byte-length.ts";
 import { markCallerMemory } from "./caller-memory.ts";
 import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
+import { markSynchronous } from "./zod-validator.ts";
 
 /** The schemas of memory, streams and bytes, made by zod. `plain-schemas.ts` has the same without a library. */
 
@@ -121,6 +122,7 @@ function zodOf<S extends z.ZodType>({ check, json, isCallerMemory }: Checked): S
       if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
     })
     .meta({ ...json });
+  markSynchronous(schema);
   // zod copies the schema where a contract describes it or puts it into another one; the check stays the same object.
   if (isCallerMemory) for (const each of schema._zod.def.checks ?? []) markCallerMemory(each);
   // A check cannot tell TypeScript the type that it makes sure of. Regions and streams also change their type on the

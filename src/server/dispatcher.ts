@@ -267,8 +267,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
           : this.#streams.serve(call, session, input.value);
       if (this.items?.outputs) this.#streams?.send(call, session, result);
       else if (isPromiseLike(result)) {
-        // A promise of the handler's own kind may settle twice, or throw.
-        Promise.resolve(result).then(
+        result.then(
           (value) => this.onHandlerReturned(call, session, value),
           (error: unknown) => this.onHandlerThrew(call, session, error),
         );

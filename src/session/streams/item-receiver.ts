@@ -1,6 +1,12 @@
 import { rejectedWithFrames } from "../../base/errors/caller-frames.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
+import {
+  formatIssues,
+  type Schema,
+  type Validation,
+  type Validator,
+  validatorOf,
+} from "../../contract/schema.ts";
 
 /** What gives a receiver its items, and must know what it takes of them. */
 export interface ItemOrigin {
@@ -44,7 +50,7 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
  *   discarded  nothing is given any more
  */
 export class ItemReceiver implements ItemReader {
-  readonly #schema: Schema;
+  readonly #validator: Validator;
   readonly #owner: ReceiverOwner;
   /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
   #queue: unknown[] = none;
@@ -63,7 +69,7 @@ export class ItemReceiver implements ItemReader {
   origin: ItemOrigin | undefined;
 
   constructor(schema: Schema, owner: ReceiverOwner) {
-    this.#schema = schema;
+    this.#validator = validatorOf(schema);
     this.#owner = owner;
   }
 
@@ -234,7 +240,7 @@ export class ItemReceiver implements ItemReader {
 
   #check(value: unknown): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
     try {
-      const verdict = validate(this.#schema, value);
+      const verdict = this.#validator.validate(value);
       if (verdict instanceof Promise)
         return verdict.then(
           (late) => this.#judge(late),

@@ -1,7 +1,13 @@
 import { contextHere } from "../../base/time/detached-context.ts";
 import { itemsBoundTo } from "../../call/bound-items.ts";
 import type { ItemSource } from "../../contract/item-stream.ts";
-import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
+import {
+  formatIssues,
+  type Schema,
+  type Validation,
+  type Validator,
+  validatorOf,
+} from "../../contract/schema.ts";
 import type { ItemProducer, ItemSender } from "./item-sender.ts";
 
 /** What a pump does with an item that fits: a server sends what the schema made of it, a client sends it as it was. */
@@ -18,7 +24,7 @@ const nothing = Symbol("nothing");
  */
 export abstract class Pump implements ItemProducer {
   readonly #iterator: AnyIterator;
-  readonly #schema: Schema;
+  readonly #validator: Validator;
   readonly #mode: PumpMode;
   #sender: ItemSender | undefined;
   /** The source has been asked for an item, or the item is being checked. */
@@ -35,7 +41,7 @@ export abstract class Pump implements ItemProducer {
    */
   constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode) {
     this.#iterator = iteratorOf(itemsBoundTo(contextHere(), source));
-    this.#schema = schema;
+    this.#validator = validatorOf(schema);
     this.#mode = mode;
   }
 
@@ -128,7 +134,7 @@ export abstract class Pump implements ItemProducer {
       return this.onSourceEnded();
     }
     const { value } = result;
-    const verdict = validate(this.#schema, value);
+    const verdict = this.#validator.validate(value);
     if (!(verdict instanceof Promise)) return this.#onVerdict(value, verdict);
     this.#asking = true;
     verdict
