@@ -79,6 +79,11 @@ export class MemPort extends InboxPort implements Port, MemEndpoint {
     return index;
   }
 
+  /** Both ends live in one process. */
+  heard(): number {
+    return 0;
+  }
+
   forget(address: number): void {
     this.completions.afterDelivery(() => {
       if (this.links[address] === undefined && !this.isClosed)

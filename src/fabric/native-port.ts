@@ -184,6 +184,11 @@ export class NativePort implements Port {
     return this.#addon.processOf(this.#id, address) ?? undefined;
   }
 
+  /** A guard answers for a peer whose loop is busy, and little is under way before its answer. */
+  heard(): number {
+    return 0;
+  }
+
   forget(address: number): void {
     this.#completions.afterDelivery(() => {
       if (!this.#closed) this.#addon.forget(this.#id, address);

@@ -200,6 +200,11 @@ export interface Port {
   admit(address: Uint8Array): number;
   /** Removes an address. Work that waits for it ends with an error. */
   forget(address: number): void;
+  /**
+   * A number that grows when bytes of the peer come which are no message yet, such as those of transfers. Constant
+   * where such bytes prove no living process: RMA of shared memory and devices goes on while the peer stands still.
+   */
+  heard(address: number): number;
   /** The process behind an address, where the kernel says who it is: over shm. */
   processOf(address: number): NativeProcess | undefined;
 

@@ -58,9 +58,12 @@ export class MappedFile<A extends Access = Access> extends Region<A> {
    * A part of the file as one view, wherever it lies: `length` bytes from `offset`, by default to the end, at most 2 GiB.
    * The view is valid until the region is disposed.
    *
-   * @throws RpcError `out_of_range` when the part does not lie inside the file or is too long.
+   * @throws RpcError: `out_of_range` when the part does not lie inside the file or is too long; `failed_precondition` for a
+   * region that was disposed.
    */
   view(offset: number, length: number = this.byteLength - offset): Uint8Array {
+    const core = coreOf(this as unknown as Region);
+    if (core.disposed) core.assertUsable();
     return this.#memory.view(offset, length);
   }
 

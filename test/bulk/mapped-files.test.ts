@@ -233,6 +233,21 @@ describe("mapFile", () => {
     expect([short.view(2000, 1)[0], short.isDamaged]).toEqual([8, false]);
   });
 
+  it("gives no view of a file that was disposed or revoked", async () => {
+    const engine = await openEngine();
+    const disposed = await engine.mapFile(join(folder, "disposed"), { access: "read", bytes: 4096 });
+    disposed.dispose();
+    expect(() => disposed.view(0)).toThrow(
+      expect.objectContaining({
+        code: "failed_precondition",
+        plainMessage: "the region has been disposed",
+      }),
+    );
+    const revoked = await engine.mapFile(join(folder, "revoked"), { access: "read", bytes: 4096 });
+    await revoked.revoke();
+    expect(() => revoked.view(0, 16)).toThrow("the region has been revoked");
+  });
+
   it("takes a descriptor, which may be closed, of a file without a name", async () => {
     await open();
     const path = patterned(10_000);

@@ -69,6 +69,7 @@ export class Link implements FrameSink {
   #chunks: Buffer[] = [];
   #at = 0;
   #unreadBytes = 0;
+  #heard = 0;
   /** What its messages hold that wait for the port's next turn. */
   #inboxBytes = 0;
   #hasEnded = false;
@@ -102,6 +103,12 @@ export class Link implements FrameSink {
 
   get hasUnread(): boolean {
     return this.#chunks.length > 0;
+  }
+
+  /** See `Port.heard`. Bytes that wait here have come, though this side is too busy to read more. */
+  heard(): number {
+    if (this.hasUnread) this.#heard++;
+    return this.#heard;
   }
 
   /** Messages and transfers that the peer does not take yet. */
@@ -177,6 +184,7 @@ export class Link implements FrameSink {
    */
   onRead(chunk: Buffer): void {
     if (this.isOver) return;
+    this.#heard++;
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
     this.read();

@@ -223,6 +223,10 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     return index;
   }
 
+  heard(address: number): number {
+    return this.#byIndex[address]?.heard() ?? 0;
+  }
+
   forget(address: number): void {
     this.completions.afterDelivery(() => {
       const link = this.#byIndex[address];

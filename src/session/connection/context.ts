@@ -77,6 +77,10 @@ export interface WatchedSession {
   readonly observer: SessionObserver | undefined;
   /** When the peer was last heard, on the heartbeat's clock. */
   heardMs: number;
+  /** Grows when bytes of the peer come that are no message yet (`Port.heard`). */
+  readonly heardBytes: number;
+  /** What that was when the heartbeat looked last. Only the heartbeat sets it. */
+  seenBytes: number;
   /** The heartbeat looks after the session. Only the heartbeat sets it. */
   isWatched: boolean;
   /** Whether the peer has received what was sent. */

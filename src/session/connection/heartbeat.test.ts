@@ -20,6 +20,8 @@ class Watched {
   heardMs = 0;
   pings = 0;
   stalledMs = 0;
+  heardBytes = 0;
+  seenBytes = 0;
   readonly peerName = "the peer";
   reason: RpcError | undefined;
   how: EndOptions | undefined;
@@ -51,6 +53,31 @@ function setUp() {
 }
 
 describe("heartbeat", () => {
+  it("takes bytes that come for life, and the end of them for silence", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    for (let quarter = 0; quarter < 12; quarter++) {
+      watched.heardBytes++;
+      clock.advance(quarterMs);
+    }
+    expect([watched.state, watched.pings]).toEqual(["open", 0]);
+    // The last byte counts as heard a quarter before the look that finds it.
+    clock.advance(boundMs - 2 * quarterMs);
+    expect(watched.state).toBe("open");
+    clock.advance(quarterMs);
+    expect(watched.reason?.message).toContain("the peer has been silent for 1000 ms");
+  });
+
+  it("wants a message of a peer that was asked, whatever bytes come", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.probe(session);
+    for (let quarter = 0; quarter < 4; quarter++) {
+      watched.heardBytes++;
+      clock.advance(quarterMs);
+    }
+    expect(watched.state).toBe("ended");
+  });
+
   it("has no timer until something is watched, and none once nothing is open", () => {
     const { clock, heartbeat, watched, session } = setUp();
     expect(clock.timers).toBe(0);

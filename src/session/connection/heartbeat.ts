@@ -26,7 +26,7 @@ interface Asked {
 
 /**
  * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was
- * killed never completes, on any provider. Any message counts as a sign of life; after a quarter of the bound without
+ * killed never completes, on any provider. Any message counts as a sign of life, and bytes of transfers that come; after a quarter of the bound without
  * one the peer is asked, after the whole bound it is lost.
  *
  * A peer that talks may still have missed what it was sent last. It is asked behind that, once: the number of the ping
@@ -79,6 +79,7 @@ export class Heartbeat implements SessionWatch {
   watch(session: WatchedSession): void {
     // A peer that has to say a word gets no more time for new work.
     if (!this.#awaited.has(session)) session.heardMs = this.#nowMs;
+    session.seenBytes = session.heardBytes;
     session.isWatched = true;
     this.#sessions.add(session);
     if (this.#cancelTimer !== undefined) return;
@@ -224,7 +225,22 @@ export class Heartbeat implements SessionWatch {
     else this.#cancelTimer = undefined;
   }
 
+  /**
+   * Bytes that have come since the last look are a sign of life, as of the look before. Messages may wait behind them
+   * for longer than the bound, here or at a peer whose loop is busy. Bytes that leave are none: the kernel takes them
+   * for a peer that stands still. A peer that must say a word is asked for a message: another session may share its
+   * connection.
+   */
+  #listen(session: WatchedSession): void {
+    const { heardBytes } = session;
+    if (heardBytes === session.seenBytes) return;
+    session.seenBytes = heardBytes;
+    if (!this.#isAwaited(session))
+      session.heardMs = Math.max(session.heardMs, this.#nowMs - this.#intervalMs);
+  }
+
   #look(session: WatchedSession): void {
+    this.#listen(session);
     // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval
     // "silent".
     const silentMs = this.#nowMs - session.heardMs;

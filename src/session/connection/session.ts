@@ -88,6 +88,7 @@ export class Session implements OpeningSession, OutboxListener {
   sealedArrivals: SealedArrivals | undefined;
   observer: SessionObserver | undefined;
   heardMs: number;
+  seenBytes = 0;
   wasHeard = false;
   isWatched = false;
   readonly #terms: SessionTerms;
@@ -252,6 +253,10 @@ export class Session implements OpeningSession, OutboxListener {
 
   watch(): void {
     this.#watch.watch(this);
+  }
+
+  get heardBytes(): number {
+    return this.port.heard(this.address);
   }
 
   get nowMs(): number {
