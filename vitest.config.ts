@@ -58,6 +58,8 @@ const sourceOfEntry = {
   "cinnabar/testing": "src/testing.ts",
   "cinnabar/queue-pairs": "src/queue-pairs.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
+  // The command line takes it into the package, so its tests want the source, too.
+  "cinnabar-inspect": "packages/inspect/src/index.ts",
 };
 
 /** Tests that need what `npm test -- consumers` and `npm test -- telemetry` install. */

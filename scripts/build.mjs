@@ -69,14 +69,15 @@ async function bundle() {
     platform: "node",
     tsconfig: false,
     transform: { target: "es2022" },
-    // The command line imports the package by its name.
+    // The command line imports the package by its name, and takes what it needs of another one with it.
     resolve: {
       alias: {
         "cinnabar/inspect": join(root, "src/inspect.ts"),
         "cinnabar/standard": join(root, "src/standard.ts"),
+        "cinnabar-inspect": join(root, "packages/inspect/src/index.ts"),
       },
     },
-    external: /^[^./]/,
+    external: /^(?!cinnabar-inspect$)[^./]/,
     onLog(/** @type {string} */ level, /** @type {{ message: string }} */ { message }) {
       if (level === "warn") fail(message);
     },

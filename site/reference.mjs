@@ -15,6 +15,7 @@ export async function makeReference() {
     "API reference",
   );
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
+  await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
   await writeReference([`${root}packages/nvme/src/index.ts`], "api/nvme", "cinnabar-nvme");
   await writeReference([`${root}packages/otel/src/index.ts`], "api/otel", "cinnabar-otel");
 }

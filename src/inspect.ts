@@ -10,30 +10,11 @@ export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramData, HistogramSummary } from "./base/observe/histogram.ts";
 export type { SessionPeerStats } from "./client/session-peer.ts";
 export type { BackendStats, PeerStats } from "./connect/peer-state.ts";
-export { describeService } from "./contract/describe-service.ts";
-export { Health } from "./contract/health-service.ts";
-export type { JsonSchema } from "./contract/json-schema.ts";
-export {
-  type DescribedMethod,
-  type DescribedService,
-  type ReflectedMethod,
-  type ReflectedService,
-  Reflection,
-} from "./contract/reflection-service.ts";
+export { type JsonSchema, jsonSchemaOf } from "./contract/json-schema.ts";
 export type { MappedFilesStats } from "./engine/exposed-memory.ts";
-export {
-  type EndedCall,
-  type EndedCalls,
-  type InspectedCalls,
-  type InspectedChange,
-  type InspectedEngine,
-  type InspectedMethod,
-  type InspectedOptions,
-  type InspectedPeer,
-  type InspectedState,
-  Inspection,
-} from "./engine/inspect-service.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
+export type { EngineSettings } from "./engine/options.ts";
+export type { SessionStats } from "./engine/session-stats.ts";
 export type { EngineStats, PortStats, StatsOptions } from "./engine/stats.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
@@ -69,6 +50,7 @@ export {
   type FabricReport,
   type FabricsReport,
   type RdmaDeviceReport,
+  version,
 } from "./fabric/rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { PoolStats } from "./memory/pool.ts";

@@ -10,8 +10,8 @@ import { namedSource, nodeInstallation, type Source } from "./source.ts";
 const howToLook = [
   "Look at a server while it runs:",
   "  npx cinnabar health URL   whether it serves; ping URL: how long a call takes",
-  "  npx cinnabar top URL      calls, latency and memory, of a server with inspection: true",
-  "  npx cinnabar list URL     its methods, and call URL METHOD JSON, with reflection: true",
+  "  npx cinnabar top URL      calls, latency and memory, of a server that serves inspection(engine)",
+  "  npx cinnabar list URL     its methods, and call URL METHOD JSON, with reflection(engine)",
 ].join("\n");
 
 const interrupted = new Promise<"SIGINT" | "SIGTERM">((resolve) => {

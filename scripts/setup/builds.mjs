@@ -94,7 +94,7 @@ export function whyNativeFailed(output) {
 }
 
 /** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. */
-const otherPackages = ["group", "nvme", "otel"];
+const otherPackages = ["group", "inspect", "nvme", "otel"];
 
 /**
  * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and
@@ -104,7 +104,14 @@ const otherPackages = ["group", "nvme", "otel"];
  */
 export async function buildTypeScript(purpose) {
   const config = ["tsconfig.json", "package.json", "package-lock.json"];
-  const forPackage = [...config, "tsconfig.build.json", "scripts/build.mjs", "src", "packages/cli"];
+  const forPackage = [
+    ...config,
+    "tsconfig.build.json",
+    "scripts/build.mjs",
+    "src",
+    "packages/cli",
+    "packages/inspect",
+  ];
   await buildPart({
     ...{ stamp: "dist", what: "the package", output: command, prints: [fingerprint(forPackage)] },
     args: ["scripts/build.mjs"],

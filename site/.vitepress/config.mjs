@@ -94,6 +94,7 @@ function reference() {
     "queue-pairs": "cinnabar/queue-pairs",
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
+    "inspect-package": "cinnabar-inspect",
     nvme: "cinnabar-nvme",
     otel: "cinnabar-otel",
   }).map(([entry, text]) => ({

@@ -257,6 +257,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     if (this.closed || !isNewer(health, this.#health)) return;
     this.#health = health;
     this.listener?.onServices();
+    this.#listeners.tell("health", {});
   }
 
   onServices(): void {

@@ -41,6 +41,8 @@ export interface PeerEvents {
   };
   /** The peer takes no new calls. */
   readonly draining: Record<string, never>;
+  /** The peer has told which of its services serve, since the session opened: `peer.health` has it. */
+  readonly health: Record<string, never>;
   /** The session has ended, and `close` was not called. */
   readonly lost: { readonly reason: RpcError };
   /** A suspect peer has answered, or a lost peer is connected again. `restarted`: the peer has another incarnation. */

@@ -3,6 +3,7 @@ import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
+import type { ServiceHealth } from "../server/health-book.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 import type { ServerBackend } from "./server-backend.ts";
 
@@ -57,6 +58,26 @@ export class Peer implements AsyncDisposable {
   /** The names of the services that the peer serves. Empty while not connected. */
   get services(): string[] {
     return this.#server.services;
+  }
+
+  /**
+   * Whether the peer serves, as it has told: a service, with `#` and the instance where it has one, or the whole peer.
+   * Asks nothing: a peer tells its health when it is connected, and at each change (`peer.on("health")`). Undefined while
+   * not connected, and for a service that the peer neither serves nor has a health of.
+   *
+   * @example
+   * const health = peer.health("files.v1");
+   * if (health?.status !== "serving") console.warn(health?.reason);
+   */
+  health(service = ""): ServiceHealth | undefined {
+    const { connection, services } = this.#server;
+    const { state } = connection;
+    if (connection.current === undefined) return undefined;
+    const reason = this.#server.unwellBecause(service);
+    if (reason === undefined && service !== "" && !services.includes(service)) return undefined;
+    if (state === "draining") return { status: "draining" };
+    if (reason === undefined) return { status: "serving" };
+    return reason === "" ? { status: "not_serving" } : { status: "not_serving", reason };
   }
 
   /**

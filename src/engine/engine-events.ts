@@ -1,4 +1,5 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { SlowCall } from "../base/observe/channels.ts";
 import type { SessionPeer } from "../client/session-peer.ts";
 
 /** A session of an engine with a peer, whichever side has connected. */
@@ -19,4 +20,6 @@ export interface EngineEvents {
   readonly sessionOpened: SessionEvent;
   /** A session that was open has ended. `reason` says why; its origin is "fabric" where the peer was lost. */
   readonly sessionEnded: SessionEvent & { readonly reason: RpcError };
+  /** A call has ended, made or served. While somebody listens, each call costs a reading of the clock and an object. */
+  readonly callEnded: SlowCall;
 }

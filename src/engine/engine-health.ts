@@ -1,9 +1,9 @@
 import type { HealthBook, ServiceHealth } from "../server/health-book.ts";
 
 /**
- * The health of an engine and its services. Everything serves until `set` says otherwise. Peers learn each change by a
- * control message, and balanced peers send no calls to a service that does not serve. Health checks ask by the built-in
- * service `cinnabar.health.v1`.
+ * The health of an engine and its services. Everything serves until `set` says otherwise. The engine tells each peer when
+ * it connects, and at each change. Balanced peers send no calls to a service that does not serve, and `peer.health` tells
+ * it to programs.
  */
 export class EngineHealth {
   readonly #book: HealthBook;
@@ -35,7 +35,7 @@ export class EngineHealth {
   }
 
   /**
-   * The health of a service as a check gets it; "" is the whole engine. Undefined for a service that is neither served
+   * The health of a service as `peer.health` tells it; "" is the whole engine. Undefined for a service that is neither served
    * nor was ever set.
    */
   of(service = ""): ServiceHealth | undefined {

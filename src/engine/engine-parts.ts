@@ -12,7 +12,6 @@ import { realTimers } from "../base/time/real-timers.ts";
 import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import { BorrowConnections } from "../connect/borrow-connections.ts";
 import { Connector } from "../connect/connector.ts";
-import { HealthBoard } from "../connect/health-board.ts";
 import { LaneBoard } from "../connect/lane-board.ts";
 import { Ports } from "../connect/ports.ts";
 import { Progress } from "../fabric/progress.ts";
@@ -21,7 +20,6 @@ import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
-import { builtinService, builtinServiceOff } from "../server/builtin-method.ts";
 import { Dispatchers, ServedServices } from "../server/dispatcher.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
 import { HealthBook } from "../server/health-book.ts";
@@ -35,11 +33,9 @@ import { IdlePings } from "../session/connection/idle-pings.ts";
 import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { PeerShed } from "../session/opening/end-reasons.ts";
-import type { ServedMethod } from "../transfer/control/control-method.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { EngineEvents } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
-import type { InspectionHandlers } from "./inspect-handlers.ts";
 import { hasOpenCalls, isServing } from "./open-call.ts";
 import type { ResolvedEngineOptions } from "./options.ts";
 import { controlMethods, sessionParts } from "./session-parts.ts";
@@ -80,7 +76,6 @@ export class EngineParts {
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
   readonly health: HealthBook;
-  readonly healthBoard: HealthBoard;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
   /** Undefined where idle peers are not pinged. */
@@ -92,8 +87,6 @@ export class EngineParts {
   readonly tls: TlsEndpoint | undefined;
   /** When it was made, on the engine's clock. */
   readonly openedMs = systemClock.now();
-  /** Made when somebody looks into the engine first. */
-  #inspection: InspectionHandlers | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(options: ResolvedEngineOptions) {
@@ -125,7 +118,7 @@ export class EngineParts {
     this.served = new ServedServices(this.dispatchers);
     this.health = new HealthBook(
       (service) => this.served.services.some(([name]) => name === service),
-      () => this.healthBoard.post(),
+      () => this.sessions.announce(),
     );
     this.services = this.#createServices(options);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
@@ -135,7 +128,6 @@ export class EngineParts {
       parts: sessionParts,
       onSessionOpened: (session) => {
         this.#idlePings?.onOpened();
-        this.healthBoard.onOpened(session.part(Exchange));
         this.events.tell("sessionOpened", { peer: peerOf(session) });
       },
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
@@ -145,10 +137,9 @@ export class EngineParts {
       this.#idlePings = new IdlePings(realClock, keepaliveMs, this.heartbeat, this.sessions);
     this.progress.sink = this.sessions;
     this.laneBoard = new LaneBoard(this.ports, this.exchanges);
-    this.healthBoard = new HealthBoard(() => this.health.told, this.exchanges);
     const { services, sessions, ports } = this;
     const serve = (implementations: readonly Implementation[] = []) => {
-      const served = new ServedServices(this.dispatchers);
+      const served = new ServedServices(this.dispatchers, false);
       served.add("connect", implementations);
       return served;
     };
@@ -161,8 +152,15 @@ export class EngineParts {
   /** Serves more services, and tells every peer. @throws as `ServedServices.add`. */
   serve(where: string, implementations: readonly Implementation[]): void {
     this.served.add(where, implementations);
-    this.sessions.announceServices();
-    this.health.onServed();
+    this.sessions.announce();
+  }
+
+  /** A listener of the end of calls is no listener of `events`: calls ask only the metrics whether there is one. */
+  on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
+    if (event !== "callEnded") return this.events.on(event, listener);
+    const own = new Listeners<EngineEvents>();
+    own.on(event, listener);
+    return this.metrics.tail((call) => own.tell("callEnded", call));
   }
 
   /** The calls on each session, of the sessions that there are whenever it is iterated. */
@@ -261,44 +259,9 @@ export class EngineParts {
     else this.counters.sessionsClosed++;
   }
 
-  /** The methods of the built-in services. What serves them is loaded when it is asked for. */
-  #builtinServices(options: ResolvedEngineOptions): [place: number, ServedMethod][] {
-    const { reflection: reflects, inspection: inspects } = options;
-    const health = async (name: string): Promise<ServedMethod> => {
-      const { Health, healthHandlers } = await import("../server/health-handlers.ts");
-      return this.dispatchers.builtin(Health, name, healthHandlers(this.health));
-    };
-    const reflection = async (name: string): Promise<ServedMethod> => {
-      const { Reflection, reflectionHandlers } = await import("../server/reflection-handlers.ts");
-      const more = inspects ? [(await import("./inspect-service.ts")).Inspection] : [];
-      return this.dispatchers.builtin(
-        Reflection,
-        name,
-        reflectionHandlers(this.served.implementations, more),
-      );
-    };
-    const inspection = async (name: string): Promise<ServedMethod> => {
-      const { Inspection, inspectionHandlers } = await import("./inspect-handlers.ts");
-      this.#inspection ??= inspectionHandlers(this, options);
-      return this.dispatchers.builtin(Inspection, name, this.#inspection);
-    };
-    const reflectionName = "cinnabar.reflection.v1";
-    const inspectionName = "cinnabar.inspect.v1";
-    return [
-      ...builtinService("cinnabar.health.v1", health),
-      ...(reflects
-        ? builtinService(reflectionName, reflection)
-        : builtinServiceOff(reflectionName, "open it with reflection: true")),
-      ...(inspects
-        ? builtinService(inspectionName, inspection)
-        : builtinServiceOff(inspectionName, "open it with inspection: true")),
-    ];
-  }
-
   #createServices(options: ResolvedEngineOptions): EngineServices {
     const { limits, middleware } = options;
     const { health } = this;
-    const builtins = this.#builtinServices(options);
     return {
       clock: systemClock,
       realClock,
@@ -323,7 +286,12 @@ export class EngineParts {
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
       served: this.served,
-      builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation, builtins),
+      builtins: controlMethods(
+        this.dispatchers.controls,
+        this.memory.shares,
+        this.borrowing,
+        this.incarnation,
+      ),
       toldHealth: () => health.told,
       lanesFor: (port) => this.laneBoard.at(port),
     };

@@ -28,7 +28,14 @@ import type { EngineEvents } from "./engine-events.ts";
 import { EngineHealth } from "./engine-health.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
-import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
+import {
+  type EngineOptionsOf,
+  type EngineSettings,
+  type ResolvedEngineOptions,
+  resolveEngineOptions,
+  settingsOf,
+} from "./options.ts";
+import { type SessionStats, sessionStats } from "./session-stats.ts";
 import { type EngineStats, type StatsOptions, statsFields, statsOf } from "./stats.ts";
 
 /** The options of `engine.expose`. */
@@ -131,7 +138,7 @@ export class Engine implements AsyncDisposable {
    * const stop = engine.on("sessionEnded", ({ peer, reason }) => console.warn(`${peer.address}: ${reason.message}`));
    */
   on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
-    return this.#parts.events.on(event, listener);
+    return this.#parts.on(event, listener);
   }
 
   /**
@@ -154,6 +161,21 @@ export class Engine implements AsyncDisposable {
   /** The limits in force: those that were given, and those that derive from the memory budget. */
   get limits(): EngineLimits {
     return this.#options.limits;
+  }
+
+  /** The options in force. */
+  get options(): EngineSettings {
+    return settingsOf(this.#options);
+  }
+
+  /** What is served, in the order in which it was added. */
+  get implementations(): readonly Implementation[] {
+    return [...this.#parts.served.implementations];
+  }
+
+  /** How long the engine has been open, in milliseconds. */
+  get upMs(): number {
+    return systemClock.now() - this.#parts.openedMs;
   }
 
   /** A random 64-bit number that tells this engine from any other at the same address, earlier or later. */
@@ -338,6 +360,11 @@ export class Engine implements AsyncDisposable {
   calls(): OpenCall[] {
     const { exchanges, wheel } = this.#parts;
     return openCalls(exchanges, wheel);
+  }
+
+  /** Every open session, whichever side has connected. Plain data, made when it is asked for. */
+  sessions(): SessionStats[] {
+    return sessionStats(this.#parts.exchanges);
   }
 
   /**

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import type { CallDirection, CallPhase } from "../base/observe/channels.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
@@ -7,7 +6,7 @@ import type { IncomingPhase } from "../call/incoming-call.ts";
 import { MadeCall } from "../call/made-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
-import type { SessionContext } from "../session/connection/context.ts";
+import { sessionName } from "./session-stats.ts";
 
 /**
  * Where an open call stands.
@@ -97,16 +96,6 @@ export function openCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel): 
     }
   }
   return calls.sort((a, b) => b.ageMs - a.ageMs);
-}
-
-/**
- * A name of a session that both sides derive, and no other session has. It follows from the secret numbers in the
- * session's messages, and does not reveal them.
- */
-export function sessionName({ nonce, path }: SessionContext): string {
-  if (path === undefined) return "";
-  const [low, high] = nonce.value < path.nonce ? [nonce.value, path.nonce] : [path.nonce, nonce.value];
-  return createHash("sha256").update(BigUint64Array.of(low, high)).digest("hex").slice(0, 12);
 }
 
 /** Whether any call is open: one that `openCalls` would list, or one whose answer is being checked. */

@@ -110,17 +110,6 @@ export interface EngineOptionsOf<E> {
    * for each call and side. Default true.
    */
   readonly measureLatency?: boolean;
-  /**
-   * Whether peers may ask what the engine serves, by the built-in service `cinnabar.reflection.v1`: services, methods,
-   * declared errors and JSON Schemas. They learn only of methods that `security.allow` lets them call. Default false.
-   */
-  readonly reflection?: boolean;
-  /**
-   * Whether peers may look into this engine, by the built-in service `cinnabar.inspect.v1`: statistics, open calls and
-   * calls as they end. They never see inputs, outputs, metadata, messages of errors or keys, and only calls of methods
-   * that `security.allow` lets them call. Default false.
-   */
-  readonly inspection?: boolean;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
@@ -135,6 +124,16 @@ export interface EngineOptionsOf<E> {
    * Default: prints the first of a kind with `console.error`, and then once a second how often it has come again.
    */
   readonly onHandlerError?: HandlerErrorListener;
+}
+
+/** The options of an engine as they are in force. Those that are functions, keys or services are left out. */
+export type EngineSettings = Resolved<typeof cloneableFields>;
+
+/** The settings among the options. */
+export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
+  return Object.fromEntries(
+    laneEngineOptions.map((name) => [name, options[name]]),
+  ) as unknown as EngineSettings;
 }
 
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
@@ -170,8 +169,6 @@ export const cloneableFields = {
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
   slowCallMs: milliseconds({ low: 0, fallback: Number.POSITIVE_INFINITY }),
   measureLatency: boolean(true),
-  reflection: boolean(false),
-  inspection: boolean(false),
   limits: completed(group(limitFields), completeLimits),
   admission: completed(group(admissionFields), (options, where, name) => {
     assertHandlersBounded(`${where}: ${name}`, options);

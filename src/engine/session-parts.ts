@@ -1,5 +1,4 @@
 import { SessionClients } from "../client/session-peer.ts";
-import { healthMethod } from "../connect/health-board.ts";
 import { lanesMethod } from "../connect/lane-board.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { SessionPartFactory } from "../session/connection/session-part.ts";
@@ -25,14 +24,13 @@ export const sessionParts: readonly SessionPartFactory[] = [
   (session) => new SessionClients(session),
 ];
 
-/** The control methods that an engine serves, by number from `firstBuiltin` on. `services`: the built-in ones. */
+/** Adds the control methods of engines to `methods`, which are numbered from `firstBuiltin` on. */
 export function controlMethods(
+  methods: (ServedMethod | undefined)[],
   shares: Shares,
   borrowing: Borrowing,
   incarnation: bigint,
-  services: readonly (readonly [place: number, ServedMethod])[] = [],
 ): (ServedMethod | undefined)[] {
-  const methods: (ServedMethod | undefined)[] = [];
   const add = (number: number, method: ServedMethod) => {
     methods[number - firstBuiltin] = method;
   };
@@ -48,7 +46,5 @@ export function controlMethods(
   add(builtin.getPiece, getPieceMethod);
   add(builtin.putPiece, putPieceMethod);
   add(builtin.releasePieces, releasePiecesMethod);
-  add(builtin.health, healthMethod);
-  for (const [place, method] of services) methods[place] = method;
   return methods;
 }

@@ -113,15 +113,6 @@ export interface MeasuredParts {
 
 /** What the parts of an engine hold now. */
 export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
-  return {
-    ...levelsOf(parts),
-    methods: parts.metrics.stats(histograms),
-    health: parts.health.all(parts.served.services.map(([name]) => name)),
-  };
-}
-
-/** The same without what names methods and services. */
-export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods" | "health"> {
   const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
     parts;
   return {
@@ -143,6 +134,8 @@ export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods" | "h
     admission: parts.admission.stats(),
     security: parts.securityMeter.stats(identitiesOf(sessions), forgeriesOf(parts.counters)),
     ports: ports.all.map(portStats),
+    methods: parts.metrics.stats(histograms),
+    health: parts.health.all(parts.served.services.map(([name]) => name)),
   };
 }
 

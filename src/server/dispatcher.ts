@@ -6,7 +6,6 @@ import { runDetached } from "../base/time/detached-context.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
-import type { HandlersOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import {
   formatIssues,
@@ -16,16 +15,16 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
+import { isService, methodPath, servedName } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { builtinServices } from "../wire/builtin.ts";
+import { type BuiltinNumber, builtinMethods, builtinServices, firstBuiltin } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { greetingLimits, methodKindNumbers, type TableMethod } from "../wire/handshake.ts";
 import type { Admission } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
-import { type CallContext, DeclaredFailure, HandlerCall } from "./call-context.ts";
+import { DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { HandlerErrorListener } from "./handler-error-log.ts";
 import { toldMessage } from "./hidden-addresses.ts";
 import { type Handler, type Implementation, isImplementation } from "./implement.ts";
@@ -50,6 +49,8 @@ export interface ServerTerms {
 export class Dispatchers {
   readonly #terms: ServerTerms;
   readonly #methods = new WeakMap<Implementation, readonly ServedMethod[]>();
+  /** Control methods by their number from `firstBuiltin` on. Those of built-in services that are served are among them. */
+  readonly controls: (ServedMethod | undefined)[] = [];
 
   constructor(terms: ServerTerms) {
     this.#terms = terms;
@@ -86,19 +87,19 @@ export class Dispatchers {
   }
 
   /**
-   * What serves a method of a built-in service. No middleware, no admission control and no metrics: it is served in any
-   * state of the engine.
+   * Adds a built-in service to `controls`. No middleware, no admission control and no metrics: its methods are served in
+   * any state of the engine.
    */
-  builtin<S extends AnyService>(
-    service: S,
-    name: string,
-    handlers: HandlersOf<S, CallContext>,
-  ): ServedMethod {
+  addBuiltin({ service, handlers }: Implementation): void {
     const { onHandlerError, replays, admission } = this.#terms;
-    const metric = new MethodMetrics(methodPath(service, name), "in");
-    const method = service.methods[name] as AnyMethod;
-    const handler = (handlers as Readonly<Record<string, unknown>>)[name] as Handler;
-    return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
+    for (const [name, method] of Object.entries(service.methods)) {
+      const path = methodPath(service, name);
+      const metric = new MethodMetrics(path, "in");
+      const run = handlers[name] as Handler;
+      const { number } = builtinMethods[path] as BuiltinNumber;
+      const served = new Dispatcher(method, metric, run, onHandlerError, replays, admission, undefined);
+      this.controls[number - firstBuiltin] = served;
+    }
   }
 }
 
@@ -109,12 +110,15 @@ export class Dispatchers {
 export class ServedServices {
   readonly services: [string, TableMethod[]][] = [];
   readonly methods: ServedMethod[] = [];
-  /** In the order of `services`. */
+  /** In the order in which they were added. */
   readonly implementations: Implementation[] = [];
   readonly #dispatchers: Dispatchers;
+  readonly #takesBuiltins: boolean;
 
-  constructor(dispatchers: Dispatchers) {
+  /** `takesBuiltins`: built-in services may be added, which all peers of the engine can call. Default true. */
+  constructor(dispatchers: Dispatchers, takesBuiltins = true) {
     this.#dispatchers = dispatchers;
+    this.#takesBuiltins = takesBuiltins;
   }
 
   /**
@@ -127,13 +131,13 @@ export class ServedServices {
   add(where: string, implementations: readonly Implementation[]): void {
     if (!Array.isArray(implementations))
       throw new TypeError(`${where}: serve must be an array of implementations made by implement()`);
-    const seen = new Set(this.services.map(([name]) => name));
+    const seen = new Set(this.implementations.map(({ service, instance }) => servedName(service, instance)));
     let methods = this.methods.length;
     for (const [index, each] of implementations.entries()) {
       if (!isImplementation(each))
         throw new TypeError(`${where}: serve[${index}] must be made by implement()${hintFor(each)}`);
       const name = servedName(each.service, each.instance);
-      if (builtinServices.has(name)) throw new TypeError(`${where}: service "${name}" is built in`);
+      if (builtinServices.has(name)) this.#assertBuiltin(where, each);
       if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
       seen.add(name);
       methods += Object.keys(each.service.methods).length;
@@ -142,14 +146,31 @@ export class ServedServices {
       throw new RangeError(
         `${where}: an engine serves at most ${greetingLimits.maxServices} services and ${greetingLimits.maxMethods} methods`,
       );
+    const isBuiltin = ({ service, instance }: Implementation) =>
+      builtinServices.has(servedName(service, instance));
     // Options may be refused here, so before anything is added.
-    for (const each of implementations) this.#dispatchers.of(each);
-    for (const each of implementations) this.#add(each);
+    for (const each of implementations) if (!isBuiltin(each)) this.#dispatchers.of(each);
+    for (const each of implementations) {
+      this.implementations.push(each);
+      if (isBuiltin(each)) this.#dispatchers.addBuiltin(each);
+      else this.#add(each);
+    }
+  }
+
+  #assertBuiltin(where: string, { service }: Implementation): void {
+    if (!this.#takesBuiltins)
+      throw new TypeError(
+        `${where}: service "${service.name}" is built in, and Engine.open and engine.serve take it`,
+      );
+    for (const [name, { kind }] of Object.entries(service.methods))
+      if (builtinMethods[methodPath(service, name)]?.kind !== kind)
+        throw new TypeError(
+          `${where}: the name "${service.name}" is that of a built-in service with other methods`,
+        );
   }
 
   #add(implementation: Implementation): void {
     const { service, instance } = implementation;
-    this.implementations.push(implementation);
     this.services.push([
       servedName(service, instance),
       Object.entries(service.methods).map(([name, method]) => tableMethod(name, method as AnyMethod)),

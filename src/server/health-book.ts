@@ -16,16 +16,16 @@ const healthFields = {
 /** How many services an engine keeps a health of. */
 const maxNames = greetingLimits.maxServices;
 
-/** What an engine says of its services, whom it must tell of changes, and who watches. Everything serves at first. */
+/** What an engine says of its services. Everything serves at first. */
 export class HealthBook {
   readonly #services = new Map<string, ServiceHealth>();
   readonly #isServed: (service: string) => boolean;
   readonly #onChanged: () => void;
-  readonly #watchers = new Set<() => void>();
   #edition = 0;
   #drains = false;
+  #isTelling = false;
 
-  /** `onChanged`: peers must be told. */
+  /** `onChanged`: peers must be told. Called once for all changes of a turn of the event loop. */
   constructor(isServed: (service: string) => boolean, onChanged: () => void) {
     this.#isServed = isServed;
     this.#onChanged = onChanged;
@@ -50,8 +50,12 @@ export class HealthBook {
       throw new RangeError(`health.set: at most ${maxNotServing} services can be not serving`);
     this.#services.set(service, reason === undefined ? { status } : { status, reason });
     this.#edition++;
-    this.#onChanged();
-    this.#tellWatchers();
+    if (this.#isTelling) return;
+    this.#isTelling = true;
+    queueMicrotask(() => {
+      this.#isTelling = false;
+      this.#onChanged();
+    });
   }
 
   /** The health of a service; undefined for one that is neither served nor was ever set. */
@@ -78,27 +82,11 @@ export class HealthBook {
   /** The engine drains. Peers are told otherwise. */
   onDraining(): void {
     this.#drains = true;
-    this.#tellWatchers();
-  }
-
-  /** More is served. */
-  onServed(): void {
-    this.#tellWatchers();
-  }
-
-  /** Calls `watcher` after each change, until the returned function is called. */
-  watch(watcher: () => void): () => void {
-    this.#watchers.add(watcher);
-    return () => void this.#watchers.delete(watcher);
   }
 
   #notServing(): [string, string][] {
     return [...this.#services].flatMap(([service, { status, reason = "" }]) =>
       status === "not_serving" ? [[service, reason] as [string, string]] : [],
     );
-  }
-
-  #tellWatchers(): void {
-    for (const watcher of this.#watchers) watcher();
   }
 }

@@ -27,17 +27,14 @@ export const builtin = {
   putPiece: 0xff0b,
   /** The pieces that were asked for have been read. */
   releasePieces: 0xff0c,
-  /** Tells which services of the sender do not serve. */
-  health: 0xff0d,
 } as const;
 
 /**
- * The methods of the built-in services, by path. They are control methods with a fixed number, and in no service table.
- * So they cost a greeting nothing, and are answered while the engine drains and while it is full.
+ * The methods of the built-in services, by path. An engine that serves one of these services serves its methods as control
+ * methods with a fixed number, and in no service table. So they cost a greeting nothing, and are answered while the
+ * engine drains and while it is full.
  */
 export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
-  "cinnabar.health.v1/check": { number: 0xff0e, kind: "unary" },
-  "cinnabar.health.v1/watch": { number: 0xff0f, kind: "serverStream" },
   "cinnabar.reflection.v1/list": { number: 0xff10, kind: "unary" },
   "cinnabar.reflection.v1/describe": { number: 0xff11, kind: "unary" },
   "cinnabar.inspect.v1/snapshot": { number: 0xff12, kind: "unary" },
@@ -52,10 +49,17 @@ export interface BuiltinNumber {
   readonly kind: "unary" | "serverStream";
 }
 
-/** The services that every engine knows, whether it serves them or not. */
+/** Their names. */
 export const builtinServices: ReadonlySet<string> = new Set(
   Object.keys(builtinMethods).map((path) => path.slice(0, path.lastIndexOf("/"))),
 );
+
+/** The service of the built-in method with this number; undefined for other control methods. */
+export function builtinServiceOf(number: number): string | undefined {
+  for (const [path, method] of Object.entries(builtinMethods))
+    if (method.number === number) return path.slice(0, path.lastIndexOf("/"));
+  return undefined;
+}
 
 /** How many streams of built-in services a session may have open at once, in each direction. */
 export const maxBuiltinStreams = 64;

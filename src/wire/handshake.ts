@@ -31,7 +31,7 @@ export interface Greeting extends ReturnPath {
   readonly repeats?: ReturnPath["nonce"] | undefined;
   /** The lanes of a dispatcher, in the order of their numbers; empty for other engines. Only in a welcome. */
   readonly lanes: readonly LaneAddress[];
-  /** Which services of the sender do not serve. Absent: all do. Only in a welcome. */
+  /** Which services of the sender do not serve. Absent: all do. Only in a welcome: later changes are announced. */
   readonly health?: ToldHealth | undefined;
   /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
@@ -252,7 +252,7 @@ export function parseLanes(value: unknown): LaneAddress[] | string {
 }
 
 /** What does not serve, in a decoded value, or a sentence that names the fault. */
-export function parseHealth(value: unknown): ToldHealth | string {
+function parseHealth(value: unknown): ToldHealth | string {
   if (!Array.isArray(value) || value.length !== 2) return "greeting has a malformed health";
   const [edition, notServing] = value as [unknown, unknown];
   const { maxNotServing, maxNameLength, maxReasonLength } = greetingLimits;
@@ -268,6 +268,11 @@ export function parseHealth(value: unknown): ToldHealth | string {
       return "greeting has a health without a reason";
   }
   return { edition, notServing: notServing as [string, string][] };
+}
+
+/** The health in the decoded body of an announcement, or a sentence that names the fault; undefined for a service table. */
+export function parseAnnouncedHealth(body: unknown): ToldHealth | string | undefined {
+  return isMap(body) && body.hea !== undefined ? parseHealth(body.hea) : undefined;
 }
 
 /** The service table in a decoded body, or a sentence that names the fault. */

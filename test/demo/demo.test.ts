@@ -54,7 +54,7 @@ describe("the demo", () => {
     expect(await run.ended, run.output + run.errors).toBe(0);
     expect(run.errors).toBe("");
     expect(run.output).toContain("4 files, 20.0 MB (left out: 1 symlinks)");
-    expect(run.output).toMatch(/npx cinnabar top URL .*inspection: true$/m);
+    expect(run.output).toMatch(/npx cinnabar top URL .*inspection\(engine\)$/m);
     expect(run.output).toMatch(
       /^over +calls\/s +p50 +p99 +RMA +pulls +time +in all +files +bytes +verified$/m,
     );

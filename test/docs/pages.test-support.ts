@@ -117,6 +117,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar/queue-pairs", exportsOf("src/queue-pairs.ts")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
+  ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],
   ["cinnabar-otel", exportsOf("packages/otel/src/index.ts")],
   ["zod", ["z"]],

@@ -43,6 +43,7 @@ import {
   greetingLimits,
   minMessageBytes,
   packGreeting,
+  parseAnnouncedHealth,
   parseGreeting,
   parseServices,
 } from "../../src/wire/handshake.ts";
@@ -286,7 +287,7 @@ describe("golden vectors", () => {
   );
 
   it("ask by built-in methods in the form that these read", () => {
-    const methods = controlMethods(new Shares(() => [], 1n), new Borrowing(), 1n);
+    const methods = controlMethods([], new Shares(() => [], 1n), new Borrowing(), 1n);
     for (const [name, number] of Object.entries(builtin)) {
       const [frame] =
         vectors.find(({ frames }) => frames[0]?.kind === frameKind.request && frames[0].method === number)
@@ -319,6 +320,13 @@ describe("golden vectors", () => {
       expect(packGreeting(greeting)).toEqual(body);
     }
     expect(parseServices(fromJson(vector("services").frames[0]?.body))).toBeTypeOf("object");
+    expect(parseAnnouncedHealth(fromJson(vector("health: what does not serve").frames[0]?.body))).toEqual({
+      edition: 3,
+      notServing: [
+        ["files.v1", "reading the index"],
+        ["", ""],
+      ],
+    });
   });
 });
 

@@ -132,6 +132,10 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     framed({ kind: frameKind.services, body: 7 }),
     "greeting has no service table",
   ],
+  "a health that is none": [
+    framed({ kind: frameKind.services, body: { hea: [1, [["a.v1"]]] } }),
+    "greeting has a malformed health",
+  ],
   "two service tables": [
     framed({ kind: frameKind.services, body: [] }, { kind: frameKind.services, body: [] }),
     "an unexpected service table arrived",

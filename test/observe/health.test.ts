@@ -1,5 +1,4 @@
 import { type Engine, implement, type Peer, service, unary } from "cinnabar";
-import { Health } from "cinnabar/inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -23,66 +22,74 @@ const named = (name: string, gate: Promise<void> = Promise.resolve()) => [
 const first = providers[0] as Provider;
 
 describe.each(transports)("health over $name", (provider) => {
-  it("is answered for the whole engine, a service, and none that is unknown", async () => {
-    const { server, api } = await pair(provider, named("a"));
-    const health = api(Health);
-    expect(await health.check({})).toEqual({ status: "serving" });
-    expect(await health.check({ service: "name.v1" })).toEqual({ status: "serving" });
-    expect(await failure(health.check({ service: "nobody.v1" }))).toMatchObject({
-      code: "not_found",
-      message: expect.stringContaining('there is no service "nobody.v1" here'),
-    });
-    server.health.set("name.v1", "not_serving", { reason: "the index is away" });
-    expect(await health.check({ service: "name.v1" })).toEqual({
-      status: "not_serving",
-      reason: "the index is away",
-    });
-    expect(await health.check({ service: "other.v1" })).toEqual({ status: "serving" });
+  it("is told for the whole engine, a service, and none that is unknown", async () => {
+    const { server, peer } = await pair(provider, named("a"));
+    const told = async (edit: () => void) => {
+      const changed = new Promise<void>((resolve) => {
+        const off = peer.on("health", () => {
+          off();
+          resolve();
+        });
+      });
+      edit();
+      await changed;
+    };
+    expect(peer.health()).toEqual({ status: "serving" });
+    expect(peer.health("name.v1")).toEqual({ status: "serving" });
+    expect(peer.health("nobody.v1")).toBeUndefined();
+    const reason = "the index is away";
+    await told(() => server.health.set("name.v1", "not_serving", { reason }));
+    expect(peer.health("name.v1")).toEqual({ status: "not_serving", reason });
+    expect(peer.health("other.v1")).toEqual({ status: "serving" });
     expect(server.stats().health).toEqual([
       { service: "", status: "serving" },
-      { service: "name.v1", status: "not_serving", reason: "the index is away" },
+      { service: "name.v1", status: "not_serving", reason },
       { service: "other.v1", status: "serving" },
     ]);
-    server.health.set("", "not_serving");
-    expect(await health.check({ service: "other.v1" })).toEqual({ status: "not_serving" });
-    server.health.set("", "serving");
-    server.health.set("name.v1", "serving");
-    expect(await health.check({ service: "name.v1" })).toEqual({ status: "serving" });
+    await told(() => server.health.set("", "not_serving"));
+    expect([peer.health(), peer.health("other.v1")]).toEqual([
+      { status: "not_serving" },
+      { status: "not_serving" },
+    ]);
+    await told(() => {
+      server.health.set("", "serving");
+      server.health.set("name.v1", "serving");
+    });
+    expect(peer.health("name.v1")).toEqual({ status: "serving" });
   });
 
-  it("is watched: now, each change, a service that comes later, and the drain, which waits for no watch", async () => {
-    const { server, client, api } = await pair(provider, named("a"));
-    const watched = api(Health).watch({ service: "late.v1" });
-    const next = async () => (await watched.next()).value;
-    expect(await next()).toEqual({ status: "unknown" });
-    const Late = service("late.v1", { name: unary({ output: z.string() }) });
-    server.serve(implement(Late, { name: () => "late" }));
-    expect(await next()).toEqual({ status: "serving" });
-    server.health.set("late.v1", "not_serving", { reason: "early" });
-    expect(await next()).toEqual({ status: "not_serving", reason: "early" });
-    // The stream of a tool is no call of a user's, on either side.
-    expect([server.stats().calls.in, client.stats().calls.out]).toEqual([0, 0]);
-    expect([server.calls(), client.calls()]).toEqual([[], []]);
-    const report = server.drain({ graceMs: 60_000 });
-    expect(await next()).toEqual({ status: "draining" });
-    expect((await report).aborted).toEqual([]);
-    expect(await failure(next())).toMatchObject({ code: "unavailable" });
-  });
-
-  it("is answered while the engine drains, and while its admission is full", async () => {
+  it("is told of a service that comes later, and of the drain", async () => {
     const gate = deferred();
     const { server, peer, api } = await pair(provider, named("a", gate.promise), {
       server: { admission: { maxConcurrent: 1, maxQueued: 0 }, limits: { maxRequests: 1 } },
     });
+    expect(peer.health("late.v1")).toBeUndefined();
+    const Late = service("late.v1", { name: unary({ output: z.string() }) });
+    server.serve(implement(Late, { name: () => "late" }));
+    await until(() => peer.health("late.v1")?.status === "serving", "it is served");
+    // The only place is taken, and health is told all the same.
     const held = api(Name).hold();
     await until(() => server.stats().calls.in === 1, "the only place is taken");
-    expect(await api(Health).check({ service: "name.v1" })).toEqual({ status: "serving" });
+    server.health.set("late.v1", "not_serving", { reason: "early" });
+    await until(() => peer.health("late.v1")?.reason === "early", "it is told");
     const report = server.drain({ graceMs: 60_000 });
-    await until(() => peer.state === "draining", "the client is told");
-    expect(await api(Health).check({ service: "name.v1" })).toEqual({ status: "draining" });
+    await until(() => peer.health()?.status === "draining", "the client is told");
+    expect(peer.health("name.v1")).toEqual({ status: "draining" });
     gate.resolve();
     expect(await held).toBe("a");
     expect((await report).aborted).toEqual([]);
+    await until(() => peer.health() === undefined, "it is gone");
+  });
+
+  it("of the side that has connected is told to the other, before and after", async () => {
+    const { server, url } = await pair(provider, named("a"));
+    const client = await openEngine({ serve: named("b"), heartbeatMs: provider.heartbeatMs });
+    client.health.set("name.v1", "not_serving");
+    const received = server.stats().counters.framesReceived;
+    await client.connect(url, { timeoutMs: provider.connectTimeoutMs });
+    client.health.set("name.v1", "serving");
+    await until(() => server.stats().counters.framesReceived > received + 2, "it has come");
+    expect(server.stats().sessions).toBe(2);
   });
 
   it("tells peers each change, and leaves the engines idle", async () => {
@@ -95,8 +102,7 @@ describe.each(transports)("health over $name", (provider) => {
     server.health.set("name.v1", "serving");
     server.health.set("other.v1", "serving");
     await until(() => peer.stats().notServing.length === 0, "the peer knows again");
-    // Two changes of one turn are one control request.
-    await until(() => server.stats().controlRequests.out === 0, "nothing is open");
+    expect(server.stats().controlRequests.out).toBe(0);
     expect([server.stats().deadlines, client.stats().deadlines]).toEqual([0, 0]);
     expect(await peer.client(Name).name()).toBe("a");
   });
@@ -143,7 +149,7 @@ describe.each(transports)("health over $name", (provider) => {
 });
 
 describe("health", () => {
-  it("is what `of` gives, and a check too", async () => {
+  it("is what `of` gives", async () => {
     const server = await openEngine({ serve: named("a") });
     expect([server.health.of(), server.health.of("name.v1"), server.health.of("typo.v1")]).toEqual([
       { status: "serving" },
@@ -175,25 +181,5 @@ describe("health", () => {
     expect(() => health.set("one.v1", "not_serving")).toThrow(RangeError);
     health.set("s0.v1", "serving");
     health.set("one.v1", "not_serving");
-  });
-
-  it("cannot be implemented by a user", async () => {
-    const own = service("cinnabar.health.v1", { check: unary() });
-    await expect(openEngine({ serve: [implement(own, { check() {} })] })).rejects.toThrow("is built in");
-  });
-
-  it("has at most 64 watches in a session, and each more is refused", async () => {
-    const { api } = await pair(first, named("a"));
-    const watches = Array.from({ length: 65 }, () => api(Health).watch({})[Symbol.asyncIterator]());
-    const said = await Promise.all(
-      watches.map((watch) =>
-        watch.next().then(
-          () => "ok",
-          (e) => e.code,
-        ),
-      ),
-    );
-    expect(said.filter((one) => one !== "ok")).toEqual(["resource_exhausted"]);
-    await Promise.all(watches.map((watch) => watch.return?.()));
   });
 });

@@ -52,6 +52,7 @@ function run(cwd: string, command: string, ...args: string[]) {
 const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar:": "",
   "cinnabar-group:": "packages/group",
+  "cinnabar-inspect:": "packages/inspect",
   "cinnabar-nvme:": "packages/nvme",
   "cinnabar-otel:": "packages/otel",
 };

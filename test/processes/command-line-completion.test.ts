@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Engine } from "cinnabar";
+import { reflection } from "cinnabar-inspect";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { program } from "./support/command-line.ts";
 import { servedFiles } from "./support/files-service.ts";
@@ -16,7 +17,10 @@ beforeAll(async () => {
   const command = join(folder, "cinnabar");
   writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(command, 0o755);
-  engine = await Engine.open({ listen: "net://127.0.0.1:0", serve: [servedFiles().files], reflection: true });
+  engine = await Engine.open({
+    listen: "net://127.0.0.1:0",
+    serve: (opening) => [servedFiles().files, reflection(opening)],
+  });
   url = engine.urls[0] as string;
 });
 

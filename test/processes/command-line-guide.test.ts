@@ -13,6 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Engine, type EngineOptions } from "cinnabar";
+import { reflection } from "cinnabar-inspect";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { program, type Running, start } from "./support/command-line.ts";
 import { servedFiles } from "./support/files-service.ts";
@@ -48,8 +49,9 @@ const engines: Engine[] = [];
 let folder: string;
 let url: string;
 
-async function open(options: EngineOptions): Promise<string> {
-  const engine = await Engine.open({ listen: "net://127.0.0.1:0", reflection: true, ...options });
+async function open(options: EngineOptions = {}): Promise<string> {
+  const serve = (engine: Engine) => [files, reflection(engine)];
+  const engine = await Engine.open({ listen: "net://127.0.0.1:0", serve, ...options });
   engines.push(engine);
   return engine.urls[0] as string;
 }
@@ -83,7 +85,7 @@ beforeAll(async () => {
   mkdirSync(join(folder, ".config/fish/completions"), { recursive: true });
   writeFileSync(npx, `#!/bin/sh\nshift\nexec '${process.execPath}' '${program}' "$@"\n`);
   chmodSync(npx, 0o755);
-  url = await open({ serve: [files] });
+  url = await open();
 });
 
 afterAll(async () => {
@@ -140,7 +142,6 @@ describe("the secured servers of the page", () => {
     if (line.includes("--cert"))
       await run("npx cinnabar keys issue operator --uri spiffe://example/operator");
     const at = await open({
-      serve: [files],
       security: line.includes("--cert")
         ? { tls: { cert: file("node-7.pem"), key: file("node-7.key"), ca: file("ca.pem") } }
         : { psk: { lookup: (identity) => (identity === "pair" ? file("pair.psk") : undefined) } },

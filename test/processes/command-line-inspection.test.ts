@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { implement, service, unary } from "cinnabar";
-import { Inspection } from "cinnabar/inspect";
+import { Inspection, inspection } from "cinnabar-inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { type Ended, inProcess, program, start } from "./support/command-line.ts";
 import {
@@ -190,7 +190,7 @@ describe("cinnabar top", () => {
 describe("cinnabar why", () => {
   it("joins both ends of a call by its number, and says what it waits for", { timeout: 60_000 }, async () => {
     const { engine, url } = await serve({ admission: { maxConcurrent: 1, maxQueueMs: 60_000 } });
-    const client = await open({ listen: "net://127.0.0.1:0", inspection: true });
+    const client = await open({ listen: "net://127.0.0.1:0", serve: (engine) => [inspection(engine)] });
     const work = (await client.connect(url)).client(Work, { timeoutMs: 60_000 });
     const calls = [work.hold(), work.hold()];
     for (const call of calls) call.catch(() => {});
@@ -275,12 +275,12 @@ describe("an engine that cannot be looked into", () => {
 
   it.each(commands)("is told in one line: %s %s", { timeout: 60_000 }, async (...command) => {
     const args = command.filter((word) => word !== undefined);
-    const { url } = await serve({ inspection: false });
+    const { url } = await serve({}, []);
     const off = await cinnabar(...args, url);
     expect(off).toEqual({
       status: 76,
       stdout: "",
-      stderr: `cinnabar ${args[0]}: ${url}: this engine does not let others look into it; open it with inspection: true\n`,
+      stderr: `cinnabar ${args[0]}: ${url}: this engine does not let others look into it; let it serve inspection(engine) of cinnabar-inspect\n`,
     });
     const dead = await cinnabar(...args, "net://127.0.0.1:1");
     expect(dead).toMatchObject({ status: 78, stdout: "" });
@@ -313,8 +313,8 @@ describe("an engine that cannot be looked into", () => {
     const { child, url } = await serveApart();
     const tail = running("tail", url);
     const client = await open();
-    const inspection = (await client.connect(url)).client(Inspection);
-    while ((await inspection.snapshot()).peers.length < 2) await new Promise(setImmediate);
+    const asking = (await client.connect(url)).client(Inspection);
+    while ((await asking.snapshot()).peers.length < 2) await new Promise(setImmediate);
     child.kill("SIGKILL");
     const { status, stdout, stderr } = await tail.ended;
     expect({ status, stdout }).toEqual({ status: 78, stdout: "" });
@@ -326,8 +326,8 @@ describe("an engine that cannot be looked into", () => {
     const client = await open();
     const peer = await client.connect(url);
     const top = running("top", url, "--once", "--every", "60s", "--timeout", "2s");
-    const inspection = peer.client(Inspection);
-    while ((await inspection.snapshot()).peers.length < 2) await new Promise(setImmediate);
+    const asking = peer.client(Inspection);
+    while ((await asking.snapshot()).peers.length < 2) await new Promise(setImmediate);
     await peer.client(Block).block();
     const { status, stderr } = await top.ended;
     expect([68, 78]).toContain(status);

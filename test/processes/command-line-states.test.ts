@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineOptions } from "cinnabar";
-import { Inspection } from "cinnabar/inspect";
+import { Inspection } from "cinnabar-inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { benchServer, Injector } from "../../packages/cli/src/bench/server.ts";
 import { inProcess, type Running, start } from "./support/command-line.ts";
@@ -55,7 +55,8 @@ const ask = (tool: Tool, url: string, ...more: string[]) =>
 /** One line, which says who complains. */
 const oneLine = (tool: Tool) => new RegExp(`^cinnabar ${tool}: [^\\n]+\\n$`);
 
-const observed: EngineOptions = { inspection: true, reflection: true };
+/** A server that tells all of itself. */
+const serveAll = (options: EngineOptions = {}) => serve(options, ["inspection", "reflection"]);
 
 /** Makes calls until the work is over: `tail` has something to print, and `top` to count. */
 async function whileCalling<T>(call: () => Promise<unknown>, work: Promise<T>): Promise<T> {
@@ -73,7 +74,7 @@ async function whileCalling<T>(call: () => Promise<unknown>, work: Promise<T>): 
 
 describe("a server that serves", () => {
   it.each(tools)("is shown by cinnabar %s", async (tool) => {
-    const { url } = await serve(observed);
+    const { url } = await serveAll();
     const work = (await (await open()).connect(url)).client(Work);
     const { status, stdout, stderr } = await whileCalling(() => work.ping("a"), ask(tool, url));
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
@@ -140,25 +141,23 @@ describe("a server that is killed while it is looked at", () => {
 /** Resolves when so many others are connected to a server, of which this is one. */
 async function connected(url: string, peers: number): Promise<void> {
   const peer = await (await open()).connect(url);
-  const inspection = peer.client(Inspection);
-  while ((await inspection.snapshot({ timeoutMs: 60_000 })).peers.length < peers)
-    await new Promise(setImmediate);
+  const asking = peer.client(Inspection);
+  while ((await asking.snapshot({ timeoutMs: 60_000 })).peers.length < peers) await new Promise(setImmediate);
 }
 
 /** Resolves when a server has been called by others. */
 async function calling(url: string): Promise<void> {
   const peer = await (await open()).connect(url);
-  const inspection = peer.client(Inspection);
-  while ((await inspection.snapshot({ timeoutMs: 60_000 })).methods.length === 0)
-    await new Promise(setImmediate);
+  const asking = peer.client(Inspection);
+  while ((await asking.snapshot({ timeoutMs: 60_000 })).methods.length === 0) await new Promise(setImmediate);
 }
 
 describe("a server that has restarted", () => {
   it.each(tools)("is shown by cinnabar %s", async (tool) => {
-    const first = await serve(observed);
+    const first = await serveAll();
     expect((await inProcess(["ping", first.url, "--count", "1", ...patient])).status).toBe(0);
     await first.engine.close();
-    const { url } = await serve({ ...observed, listen: first.url });
+    const { url } = await serveAll({ listen: first.url });
     const work = (await (await open()).connect(url)).client(Work);
     const { status, stderr } = await whileCalling(() => work.ping("a"), ask(tool, url));
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
@@ -167,7 +166,7 @@ describe("a server that has restarted", () => {
 
 describe("a server that drains", () => {
   async function draining(): Promise<Served & { readonly ended: Promise<unknown> }> {
-    const served = await serve(observed);
+    const served = await serveAll();
     const held = (await (await open()).connect(served.url)).client(Work).hold({ timeoutMs: 100_000 });
     held.catch(() => {});
     while (served.engine.calls().length === 0) await new Promise(setImmediate);
@@ -184,7 +183,8 @@ describe("a server that drains", () => {
     const [health, top, tail] = shown as [Running, Running, Running];
     await health.has(/^serving$/m);
     await top.has(/ serving /);
-    while (engine.stats().controlRequests.in < shown.length) await new Promise(setImmediate);
+    // Health is told without a request.
+    while (engine.stats().controlRequests.in < shown.length - 1) await new Promise(setImmediate);
     const drained = engine.drain({ graceMs: 100_000 });
     await health.has(/^draining$/m);
     await top.has(/ draining /);
@@ -227,7 +227,7 @@ describe("a server that is full", () => {
 
   it.each(tools)("is shown by cinnabar %s", async (tool) => {
     const admission = { maxConcurrent: 1, maxQueued: 1, maxQueueMs: 100_000 };
-    const { engine, url } = await serve({ ...observed, admission });
+    const { engine, url } = await serveAll({ admission });
     const work = (await (await open()).connect(url)).client(Work, { timeoutMs: 100_000 });
     for (const held of [work.hold(), work.hold()]) held.catch(() => {});
     while (engine.stats().admission.queued < 1) await new Promise(setImmediate);
@@ -251,8 +251,8 @@ describe("a server whose event loop is blocked", () => {
     const { url } = await serveApart(freshUrl("shm"));
     const shown = commands.map(([command = "", ...more]) => track(start([command, url, ...more])));
     const peer = await (await open()).connect(url);
-    const inspection = peer.client(Inspection);
-    while ((await inspection.snapshot({ timeoutMs: 60_000 })).peers.length < 1 + commands.length)
+    const asking = peer.client(Inspection);
+    while ((await asking.snapshot({ timeoutMs: 60_000 })).peers.length < 1 + commands.length)
       await new Promise(setImmediate);
     // One that has connected and was told nothing yet shows nothing.
     for (const [index, [command]] of commands.entries())
@@ -296,7 +296,7 @@ describe("a server with security", () => {
   const security = { psk: { lookup: (identity: string) => (identity === "me" ? key : undefined) } };
 
   it.each(tools)("is shown by cinnabar %s to who has the key, and to nobody else", async (tool) => {
-    const { url } = await serve({ ...observed, security });
+    const { url } = await serveAll({ security });
     const file = keyFile("me", key);
     const own = await open({ security: { psk: { identity: "me", key } } });
     const work = (await own.connect(url)).client(Work);
@@ -312,10 +312,10 @@ describe("a server with security", () => {
   });
 
   it.each(tools)("forbids what cinnabar %s asks: one line, and status 71", async (tool) => {
-    const { url } = await serve({ ...observed, security: { ...security, allow: () => false } });
+    const { url } = await serveAll({ security: { ...security, allow: () => false } });
     const { status, stdout, stderr } = await ask(tool, url, "--psk", keyFile("me", key));
-    // A refusal is an answer, and that is all that a ping asks for.
-    if (tool === "ping") expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    // A refusal is an answer, and that is all that a ping asks for. Health is told to each peer that has the key.
+    if (tool === "ping" || tool === "health") expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
     else {
       expect({ status, stdout }).toEqual({ status: 71, stdout: "" });
       expect(stderr).toMatch(oneLine(tool));

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Engine, type EngineOptions } from "cinnabar";
+import { reflection } from "cinnabar-inspect";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { cinnabar, inProcess, program, start } from "./support/command-line.ts";
 import { names, servedFiles } from "./support/files-service.ts";
@@ -30,7 +31,7 @@ async function serve(options: EngineOptions = {}): Promise<{ readonly engine: En
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "cinnabar-cli-"));
-  url = (await serve({ reflection: true, limits: { maxBodyBytes: 4096 } })).at;
+  url = (await serve({ serve: (engine) => [files, reflection(engine)], limits: { maxBodyBytes: 4096 } })).at;
 });
 
 afterEach(() => {
@@ -245,7 +246,7 @@ export const Files = service("files.v1", {
     await keys("issue", "guest", "--uri", "spiffe://example/guest");
     const file = (name: string) => readFileSync(join(folder, "cinnabar-keys", name));
     const { at } = await serve({
-      reflection: true,
+      serve: (engine) => [files, reflection(engine)],
       security: {
         tls: { cert: file("server.pem"), key: file("server.key"), ca: file("ca.pem") },
         allow: (_, method) => method.startsWith("files.v1/"),

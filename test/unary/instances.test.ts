@@ -1,5 +1,4 @@
 import { type Implementation, implement, type Middleware, serverStream, service, unary } from "cinnabar";
-import { Health } from "cinnabar/inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -62,9 +61,9 @@ describe.each(transports)("instances of a service over $name", (provider) => {
     await api(Kv, { instance: "right" }).get("a");
     expect(seen).toEqual(["kv.v1#left/get"]);
     server.health.set("kv.v1#left", "not_serving");
-    expect(await api(Health).check({ service: "kv.v1#left" })).toEqual({ status: "not_serving" });
-    expect(await api(Health).check({ service: "kv.v1#right" })).toEqual({ status: "serving" });
     await until(() => peer.stats().notServing.length === 1, "the peer knows");
+    expect(peer.health("kv.v1#left")).toEqual({ status: "not_serving" });
+    expect(peer.health("kv.v1#right")).toEqual({ status: "serving" });
   });
 });
 

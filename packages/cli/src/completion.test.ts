@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { Engine, implement, service, unary } from "cinnabar";
+import { reflection } from "cinnabar-inspect";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { manualPage } from "./commands/man.ts";
 import { commands } from "./commands.ts";
@@ -12,7 +13,10 @@ let url: string;
 
 beforeAll(async () => {
   const files = implement(Files, { stat() {}, write() {}, wait() {} });
-  engine = await Engine.open({ listen: "net://127.0.0.1:0", serve: [files], reflection: true });
+  engine = await Engine.open({
+    listen: "net://127.0.0.1:0",
+    serve: (opening) => [files, reflection(opening)],
+  });
   url = engine.urls[0] as string;
 });
 

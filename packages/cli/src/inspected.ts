@@ -1,5 +1,5 @@
-import { Inspection } from "cinnabar/inspect";
 import { type Client, type Peer, RpcError } from "cinnabar/standard";
+import { Inspection } from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
 import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
 
@@ -30,7 +30,7 @@ export function inspectError(error: unknown, url: string, peer?: Peer): CommandE
   if (!(error instanceof RpcError)) return commandError(error);
   if (error.code === "unimplemented")
     return new CommandError(
-      `${url}: this engine does not let others look into it; open it with inspection: true`,
+      `${url}: this engine does not let others look into it; let it serve inspection(engine) of cinnabar-inspect`,
       statusOf("unimplemented"),
       error,
     );

@@ -1,5 +1,5 @@
 import { bytes, fields, handle, service, unary } from "cinnabar";
-import { describeService } from "cinnabar/inspect";
+import { describeService } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { codeNumbers } from "../../../src/base/errors/code.ts";

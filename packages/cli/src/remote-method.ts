@@ -1,13 +1,6 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import {
-  type DescribedMethod,
-  type DescribedService,
-  describeService,
-  type ReflectedService,
-  Reflection,
-} from "cinnabar/inspect";
-import {
   type AnyService,
   clientStream,
   duplexStream,
@@ -20,6 +13,13 @@ import {
   service,
   unary,
 } from "cinnabar/standard";
+import {
+  type DescribedMethod,
+  type DescribedService,
+  describeService,
+  type ReflectedService,
+  Reflection,
+} from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
 import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
 import { nearest } from "./nearest.ts";
@@ -149,7 +149,7 @@ async function told<T>(answer: Promise<T>, url: string): Promise<T> {
 /** Why a server does not tell its methods, by the code of its answer. */
 function silence(url: string): { readonly [code in RpcError["code"]]?: string } {
   return {
-    unimplemented: `${url} does not tell its methods: open its engine with reflection: true, or give --contract FILE to call and describe`,
+    unimplemented: `${url} does not tell its methods: let its engine serve reflection(engine) of cinnabar-inspect, or give --contract FILE to call and describe`,
     permission_denied: `${url} does not let this identity ask for its methods: let security.allow permit cinnabar.reflection.v1/list and cinnabar.reflection.v1/describe, or give --contract FILE`,
   };
 }

@@ -66,7 +66,7 @@ export function describeFabrics(): FabricsReport {
   const paging = native === undefined || devices.length === 0 ? [] : native.paging();
   return {
     versions: {
-      cinnabar: ownVersion(),
+      cinnabar: version(),
       node: process.versions.node,
       libfabric: libfabric.loaded ? libfabric.version.join(".") : null,
     },
@@ -106,7 +106,7 @@ function addressesOf({ device }: RdmaDevice, domains: readonly DomainReport[]): 
 }
 
 /** The version of the package; "" in a bundle that has lost it. */
-export function ownVersion(): string {
+export function version(): string {
   const folder = packageFolder();
   if (folder === undefined) return "";
   return (JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { version: string }).version;

@@ -7,7 +7,7 @@ import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from 
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
+import { builtinServiceOf, builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
 import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
@@ -302,13 +302,12 @@ export class IncomingCalls implements Answering {
       return void call.settle({ error: this.#session.bodies.failure(noRoom) });
     const method = methodAt(this.#session, call.method);
     if (method === undefined) {
-      call.settle({
-        error: new RpcError({
-          code: "unimplemented",
-          message: `unknown method number ${call.method}`,
-          origin: "remote",
-        }),
-      });
+      const service = builtinServiceOf(call.method);
+      const message =
+        service === undefined
+          ? `unknown method number ${call.method}`
+          : `this engine does not serve ${service}: serve it with cinnabar-inspect`;
+      call.settle({ error: new RpcError({ code: "unimplemented", message, origin: "remote" }) });
       return;
     }
     method.serve(call, this.#peer, input);

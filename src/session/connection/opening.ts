@@ -7,9 +7,12 @@ import {
   type Greeting,
   type LaneAddress,
   packGreeting,
+  packHealth,
+  parseAnnouncedHealth,
   parseGreeting,
   parseServices,
   type ServiceTable,
+  type ToldHealth,
 } from "../../wire/handshake.ts";
 import { protocolVersion } from "../../wire/message.ts";
 import {
@@ -54,6 +57,8 @@ export interface OpeningSession extends SessionContext, TlsSession {
   begin(remote: Greeting): void;
   /** The peer has said what it serves. */
   onServicesKnown(): void;
+  /** The peer says which of its services do not serve. */
+  onHealth(health: ToldHealth): void;
   /** Sends a frame about the session. */
   say(kind: number, value: unknown, word?: number): void;
 }
@@ -89,8 +94,11 @@ export class Opening implements TlsListener {
   #untilMs = 0;
   #cancelTimer = () => {};
   #awaitsServices = false;
-  /** How many services this side has announced, and how many the peer has, since the session opened. */
+  /** How many services this side has told the peer of, and the edition of the health that it has told. */
   #told = 0;
+  #toldHealth = 0;
+  /** The number of the last announcement of this side, and of the peer, since the session opened. */
+  #announcements = 0;
   #announced = 0;
   /** Settles what opens the session: the greeting that is awaited came, or will not. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
@@ -205,14 +213,27 @@ export class Opening implements TlsListener {
     session.flush();
   }
 
-  /** Says that this side serves more than it has told the peer. */
-  announceServices(): void {
+  /** Says what has changed since the peer was told last: this side serves more, or other services do not serve. */
+  announce(): void {
+    const { services } = this.#session.served;
+    const { toldHealth } = this.#session.services;
+    if (services.length > this.#told && this.#announce(services)) this.#told = services.length;
+    const health = toldHealth?.();
+    if (
+      health !== undefined &&
+      health.edition !== this.#toldHealth &&
+      this.#announce({ hea: packHealth(health) })
+    )
+      this.#toldHealth = health.edition;
+  }
+
+  /** False when the session is not open. */
+  #announce(body: unknown): boolean {
     const session = this.#session;
-    const { services } = session.served;
-    if (session.state !== "open" || services.length <= this.#told) return;
-    this.#told = services.length;
-    session.say(frameKind.services, services, services.length);
+    if (session.state !== "open") return false;
+    session.say(frameKind.services, body, ++this.#announcements);
     session.flush();
+    return true;
   }
 
   get #handshakes(): { readonly timeoutMs: number } {
@@ -354,7 +375,7 @@ export class Opening implements TlsListener {
   #greetingFault(kind: number, word: number): string {
     const isOpen = this.#session.state === "open";
     if (kind === frameKind.welcome) return this.#step === "welcome" && !isOpen ? "" : secondWelcome;
-    // A later table: the peer serves more than before.
+    // A later announcement: the peer serves more than before, or its health has changed.
     if (word > this.#announced && isOpen) {
       this.#announced = word;
       return "";
@@ -416,11 +437,14 @@ export class Opening implements TlsListener {
     const opened = this.#onOpened;
     this.#onOpened = undefined;
     opened?.(undefined);
-    // More may be served since the welcome was made.
-    this.announceServices();
+    // More may be served since the welcome was made, and the health of a connector was in no greeting.
+    this.announce();
   }
 
   #onServices(body: unknown): void {
+    const health = parseAnnouncedHealth(body);
+    if (health !== undefined)
+      return typeof health === "string" ? this.#session.fault(health) : this.#session.onHealth(health);
     const services = parseServices(body);
     if (typeof services === "string") return this.#session.fault(services);
     const { methods, observer } = this.#session;
@@ -437,6 +461,7 @@ export class Opening implements TlsListener {
     this.#awaitsServices = true;
     this.#told = served.services.length;
     const health = services.toldHealth?.();
+    this.#toldHealth = health?.edition ?? 0;
     this.#sayAtOnce(frameKind.welcome, {
       ...this.#greeting(served.services, services.lanesFor(port)),
       health,

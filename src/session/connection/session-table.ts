@@ -125,10 +125,10 @@ export class SessionTable implements PortSink, Iterable<Session> {
     return session;
   }
 
-  /** The engine serves more than before: all peers are told. */
-  announceServices(): void {
+  /** The engine serves more than before, or its health has changed: all peers are told. */
+  announce(): void {
     for (const session of this) {
-      session.announceServices();
+      session.announce();
       this.#sessions.tellCredits(session);
     }
   }

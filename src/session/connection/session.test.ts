@@ -333,6 +333,21 @@ describe("an open session", () => {
     expectFault(all, "an unexpected service table arrived");
   });
 
+  it("takes what the peer tells of its health, and nothing older", async () => {
+    const all = opening();
+    all.receive({
+      kind: frameKind.welcome,
+      body: packedGreeting({ health: { edition: 2, notServing: [["a.v1", ""]] } }),
+    });
+    const told = (edition: number, service: string) => ({ hea: [edition, [[service, "why"]]] });
+    all.receive({ kind: frameKind.services, word: 1, body: told(4, "b.v1") });
+    // One that had to be pulled may be overtaken by a later one.
+    all.receive({ kind: frameKind.services, word: 2, body: told(3, "c.v1") });
+    expect(all.session.remote?.health).toEqual({ edition: 4, notServing: [["b.v1", "why"]] });
+    all.receive({ kind: frameKind.services, word: 2, body: told(5, "c.v1") });
+    expectFault(all, "an unexpected service table arrived");
+  });
+
   it("takes no table from the side that was connected to", async () => {
     const all = opening();
     all.receive({ kind: frameKind.welcome, body: packedGreeting() }, { kind: frameKind.services, body: [] });

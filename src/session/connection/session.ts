@@ -267,9 +267,9 @@ export class Session implements OpeningSession, OutboxListener {
     return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
   }
 
-  /** Lets the peer know of services that are served since the session opened. */
-  announceServices(): void {
-    this.#opening.announceServices();
+  /** Lets the peer know of services that are served since the session opened, and of those that do not serve. */
+  announce(): void {
+    this.#opening.announce();
   }
 
   /** Lets the peer know how many requests it may have in flight from now on. */

@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Engine, type EngineOptions, implement, oneWay, serverStream, service, unary } from "cinnabar";
+import { inspection, reflection } from "cinnabar-inspect";
 import { z } from "zod";
 import { type Running, startProgram } from "./command-line.ts";
 
@@ -35,8 +36,14 @@ export interface Served {
   release(): void;
 }
 
+/** What a server tells of itself. */
+export const looks = { inspection, reflection };
+
 /** A server that lets others look into it. Sockets of Node need no addon. */
-export async function serve(options: EngineOptions = {}): Promise<Served> {
+export async function serve(
+  options: EngineOptions = {},
+  told: (keyof typeof looks)[] = ["inspection"],
+): Promise<Served> {
   let release = () => {};
   const gate = new Promise<void>((resolve) => {
     release = resolve;
@@ -60,10 +67,10 @@ export async function serve(options: EngineOptions = {}): Promise<Served> {
   const engine = await open({
     listen: "net://127.0.0.1:0",
     serve: [implementation],
-    inspection: true,
     onHandlerError: () => {},
     ...options,
   });
+  engine.serve(...told.map((look) => looks[look](engine)));
   ends.push(release);
   return { engine, url: engine.urls[0] as string, release };
 }
@@ -75,9 +82,13 @@ export const Block = service("block.v1", { block: oneWay() });
 export async function serveApart(listen = "net://127.0.0.1:0"): Promise<Running & { readonly url: string }> {
   const text = `
     import { Engine, implement, oneWay, service } from "cinnabar/standard";
+    import { inspection, reflection } from "cinnabar-inspect";
     const Block = service("block.v1", { block: oneWay() });
     const block = implement(Block, { block() { for (;;); } });
-    const engine = await Engine.open({ listen: process.argv[1], serve: [block], inspection: true, reflection: true });
+    const engine = await Engine.open({
+      listen: process.argv[1],
+      serve: (opening) => [block, inspection(opening), reflection(opening)],
+    });
     console.log(engine.urls[0]);`;
   const running = track(startProgram(["--input-type=module", "-e", text, "--", listen]));
   const [url = ""] = await running.lines(1);

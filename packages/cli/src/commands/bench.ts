@@ -1,4 +1,5 @@
 import type { EngineOptions, Histogram, Peer } from "cinnabar/standard";
+import { inspection, reflection } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { page, percentileText, picture } from "../bench/curve.ts";
 import { distribution, seededRandom } from "../bench/distribution.ts";
@@ -104,9 +105,7 @@ function serve(values: Values, random: () => number, terminal: Terminal): Promis
   const injector = new Injector({ delayMs, failShare: shareOf("--fail", values.fail), random });
   const serving: EngineOptions = {
     listen: values.listen ?? ["tcp://127.0.0.1:0"],
-    serve: (opening) => [benchServer(injector, opening.pool)],
-    reflection: true,
-    inspection: true,
+    serve: (opening) => [benchServer(injector, opening.pool), reflection(opening), inspection(opening)],
     onHandlerError: () => {},
   };
   return withEngine(

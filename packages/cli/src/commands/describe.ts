@@ -1,4 +1,4 @@
-import type { DescribedMethod, DescribedService } from "cinnabar/inspect";
+import type { DescribedMethod, DescribedService } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { connectionHelp, connectionOptions, withEngine } from "../connection.ts";
@@ -9,8 +9,8 @@ import type { Terminal } from "../terminal.ts";
 const help = `Usage: cinnabar describe URL [SERVICE[/METHOD]] [--json] [OPTION…]
 
 Prints what methods take and give, in the words of TypeScript. Without a name it
-prints all services. The server must be opened with reflection: true, unless
---contract names the contract.
+prints all services. The server must serve reflection(engine) of
+cinnabar-inspect, unless --contract names the contract.
 
   --json           Prints JSON Schemas (draft 2020-12) with all bounds.
   --contract FILE  Takes the contract from a module that exports the service.

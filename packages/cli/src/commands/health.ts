@@ -1,5 +1,4 @@
-import { Health } from "cinnabar/inspect";
-import { type Peer, RpcError } from "cinnabar/standard";
+import type { Peer, RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import {
@@ -9,6 +8,7 @@ import {
   connectionOptions,
   withEngine,
 } from "../connection.ts";
+import { roundTrip } from "../round-trip.ts";
 import type { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar health URL [SERVICE] [--watch] [--json] [OPTION…]
@@ -29,6 +29,9 @@ interface State {
   readonly reason?: string | undefined;
 }
 
+/** How often a watch asks whether the server's event loop answers: health is told when it changes, and asks nothing. */
+const lookMs = 1000;
+
 /** `cinnabar health`: whether a server serves. */
 export const health: Command = {
   help,
@@ -45,47 +48,48 @@ export const health: Command = {
     return withEngine("health", values, terminal, async (connection) => {
       const peer = await connection.dial(url);
       if (values.watch) return watch(peer, service, connection, show);
-      const state = await check(peer, service, connection);
+      const state = stateOf(peer, service);
       show(state);
       return state.status === "serving" ? 0 : 1;
     });
   },
 };
 
-async function check(peer: Peer, service: string, { timeoutMs, signal }: Connection): Promise<State> {
-  try {
-    return await peer.client(Health).check({ service }, { timeoutMs, signal });
-  } catch (error) {
-    if (!(error instanceof RpcError)) throw error;
-    if (error.code === "not_found") return { status: "unknown", reason: error.plainMessage };
-    if (error.code === "deadline_exceeded" && peer.state === "suspect") return blocked;
-    throw commandError(error);
-  }
+function stateOf(peer: Peer, service: string): State {
+  if (peer.state === "suspect") return { status: "suspect", reason: "its event loop does not answer" };
+  return peer.health(service) ?? { status: "unknown", reason: `there is no service "${service}" here` };
 }
 
-const blocked: State = { status: "suspect", reason: "its event loop does not answer" };
-
-/** Returns the status of the last state when the server ends the stream; throws when the server is lost. */
+/** Shows each state until the server is gone. @throws CommandError when it is lost; it returns when it had drained. */
 async function watch(
   peer: Peer,
   service: string,
-  { signal }: Connection,
+  { signal, timeoutMs }: Connection,
   show: (state: State) => void,
 ): Promise<number> {
   let last: State | undefined;
-  const stream = peer.client(Health).watch({ service }, { signal, idleTimeoutMs: false });
-  peer.on("suspect", () => show(blocked));
-  peer.on("back", ({ after }) => {
-    if (after === "suspect" && last !== undefined) show(last);
+  const look = () => {
+    const state = stateOf(peer, service);
+    if (state.status === last?.status && state.reason === last.reason) return;
+    last = state;
+    show(state);
+  };
+  let isAsking = false;
+  const ask = async () => {
+    if (isAsking) return;
+    isAsking = true;
+    await roundTrip(peer, { timeoutMs, signal });
+    isAsking = false;
+  };
+  const asking = setInterval(ask, lookMs);
+  const lost = await new Promise<RpcError | undefined>((resolve) => {
+    for (const event of ["health", "draining", "suspect", "back"] as const) peer.on(event, look);
+    peer.on("lost", ({ reason }) => resolve(reason));
+    signal.addEventListener("abort", () => resolve(undefined), { once: true });
+    look();
   });
-  try {
-    for await (const state of stream) {
-      last = state;
-      show(state);
-    }
-  } catch (error) {
-    throw error instanceof RpcError ? commandError(error) : error;
-  }
+  clearInterval(asking);
+  if (lost !== undefined && last?.status !== "draining") throw commandError(lost, peer.url);
   return last?.status === "serving" ? 0 : 1;
 }
 

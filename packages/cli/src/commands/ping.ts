@@ -1,16 +1,16 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { Health } from "cinnabar/inspect";
-import { Histogram, type Peer, type RpcError } from "cinnabar/standard";
+import { Histogram, type RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import { type Connection, connectionHelp, connectionOptions, statusOf, withEngine } from "../connection.ts";
+import { connectionHelp, connectionOptions, statusOf, withEngine } from "../connection.ts";
 import { integer, milliseconds } from "../quantities.ts";
+import { roundTrip } from "../round-trip.ts";
 
 const help = `Usage: cinnabar ping URL [--count N] [--interval TIME] [--json] [OPTION…]
 
-Asks a server for its health again and again, and prints how long each answer
-took. The answer is made by the server's event loop, so this is what a small call
-takes. Ends with status 0 if every ping was answered.
+Asks a server for a service that it does not have, again and again, and prints how
+long each answer took. The server's event loop answers, whatever it serves, so
+this is what a small call takes. Ends with status 0 if every ping was answered.
 
   --count N        How many. Default: 4.
   --interval TIME  Time between two, such as 100ms. Default: 1s.
@@ -71,16 +71,5 @@ export const ping: Command = {
     });
   },
 };
-
-/** How long an answer took, whatever it was: a refusal is an answer, too. */
-async function roundTrip(peer: Peer, { timeoutMs, signal }: Connection): Promise<number | RpcError> {
-  const startMs = performance.now();
-  const { ok, error } = (await peer.client(Health).check.result({}, { timeoutMs, signal })) as {
-    ok: boolean;
-    error?: RpcError;
-  };
-  if (ok || (error?.origin === "remote" && error.code !== "unavailable")) return performance.now() - startMs;
-  return error as RpcError;
-}
 
 const inMs = (ms: number): string => `${ms < 10 ? ms.toFixed(3) : ms.toFixed(1)} ms`;

@@ -1,4 +1,4 @@
-import type { EndedCall } from "cinnabar/inspect";
+import type { EndedCall } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { connectionHelp, connectionOptions, withEngine } from "../connection.ts";

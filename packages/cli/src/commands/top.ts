@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { InspectedChange, InspectedMethod } from "cinnabar/inspect";
 import { Histogram, type Peer } from "cinnabar/standard";
+import type { InspectedChange, InspectedMethod } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import {

@@ -1,16 +1,14 @@
-import type { EngineLimits } from "../base/flow/engine-limits.ts";
-import type { WindowStats } from "../base/flow/in-flight-window.ts";
-import type { MethodStats } from "../base/observe/call-metrics.ts";
-import type { SlowCall } from "../base/observe/channels.ts";
-import type { HistogramData } from "../base/observe/histogram.ts";
-import { type JsonShape, shaped } from "../contract/json-shape.ts";
-import { service } from "../contract/service.ts";
-import { serverStream } from "../contract/stream.ts";
-import { unary } from "../contract/unary.ts";
-import type { AdmissionOptions } from "../server/admission-options.ts";
-import type { CallsGauge } from "../session/calls/traffic.ts";
-import type { OpenCall } from "./open-call.ts";
-import type { EngineStats } from "./stats.ts";
+import type {
+  EngineSettings,
+  EngineStats,
+  HistogramData,
+  MethodStats,
+  OpenCall,
+  SessionStats,
+  SlowCall,
+} from "cinnabar/inspect";
+import { type ServiceHealth, serverStream, service, unary } from "cinnabar/standard";
+import { type JsonShape, shaped } from "./json-shape.ts";
 
 /** A method as inspection tells it. All values but `inFlight` are since the engine opened. */
 export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
@@ -29,12 +27,12 @@ export interface InspectedState {
   readonly atMs: number;
   /** How long the engine has been open, in milliseconds. */
   readonly upMs: number;
-  readonly health: { readonly status: "serving" | "not_serving" | "draining"; readonly reason?: string };
+  readonly health: ServiceHealth;
   readonly stats: Omit<EngineStats, "methods" | "health">;
   /** Bytes of memory that open calls grant to peers. */
   readonly lentBytes: number;
-  /** The in-flight windows of all sessions together; `narrowed`: how many the load of their peers has narrowed. */
-  readonly windows: { readonly limit: number; readonly inFlight: number; readonly narrowed: number };
+  /** The windows of all sessions together: calls that may be in flight, and calls that are. */
+  readonly windows: { readonly limit: number; readonly inFlight: number };
   /** The methods that were called at least once, those with the most calls first, 1,000 at most. */
   readonly methods: readonly InspectedMethod[];
   /** How many methods were left out. */
@@ -42,36 +40,14 @@ export interface InspectedState {
 }
 
 /** A peer that an engine has a session with. */
-export interface InspectedPeer {
-  /** Its URL; if it connected to this engine, its incarnation and the fabric. */
-  readonly peer: string;
-  /** Names the session, the same on both sides. */
-  readonly session: string;
-  readonly agent: string;
+export interface InspectedPeer extends Omit<SessionStats, "incarnation"> {
   /** 16 hexadecimal digits. */
   readonly incarnation: string;
-  /** Who it has proven to be, such as "certificate NAME" or "process UID"; "" for nobody. */
-  readonly identity: string;
-  /** `blocked`: its event loop computes, and its background thread answers pings for it. */
-  readonly state: "connected" | "blocked" | "draining";
-  readonly calls: CallsGauge;
-  readonly window: WindowStats;
-  /** Bytes of encoded frames that wait for room to be sent. */
-  readonly queuedBytes: number;
 }
 
-/** The options of an engine as they are in force. Those that are functions or keys are left out. */
-export interface InspectedOptions {
-  readonly heartbeatMs: number;
-  readonly keepaliveMs?: number;
-  readonly maxStallMs: number;
-  readonly connectTimeoutMs: number;
-  readonly slowCallMs?: number;
-  readonly measureLatency: boolean;
-  readonly reflection: boolean;
-  readonly limits: EngineLimits;
-  readonly admission: Required<AdmissionOptions>;
-}
+/** The options of an engine as they are in force. Absent: a time that has no limit. */
+export type InspectedOptions = Omit<EngineSettings, "slowCallMs"> &
+  Partial<Pick<EngineSettings, "slowCallMs">>;
 
 /** Everything that an engine tells of itself. */
 export interface InspectedEngine extends InspectedState {
@@ -152,9 +128,9 @@ const shapeOf = (properties: Readonly<Record<string, JsonShape>>, more: JsonShap
 });
 
 /**
- * The service by which operators look into an engine that was opened with `inspection: true`. It is built in: an engine
- * that was not answers `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. It shows
- * only the methods and calls, served and made, whose path `security.allow` lets the caller call.
+ * The contract of `inspection(engine)`, by which operators look into an engine. An engine that does not serve it answers
+ * `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. It shows only the methods and
+ * calls, served and made, whose path `security.allow` lets the caller call.
  *
  * - `snapshot`: everything that is counted, the peers, and the options in force.
  * - `watch`: the state now, and then every `everyMs` (default 1,000). Later items have only the methods that were called
@@ -163,7 +139,8 @@ const shapeOf = (properties: Readonly<Record<string, JsonShape>>, more: JsonShap
  * - `tail`: calls as they end, at most `perSecond` in a second (default 100). A slow reader misses calls, and is told how
  *   many.
  *
- * An engine has at most 64 streams of this service open.
+ * An engine has at most 64 streams of this service open. When they are taken, the session with the most of them loses
+ * one to a session with fewer.
  *
  * @example
  * const inspection = peer.client(Inspection);

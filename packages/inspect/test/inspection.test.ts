@@ -1,11 +1,19 @@
-import { Histogram, implement, type RpcError, serverStream, service, unary } from "cinnabar";
-import { Health, Inspection, Reflection } from "cinnabar/inspect";
+import {
+  Histogram,
+  type Implementation,
+  implement,
+  type RpcError,
+  serverStream,
+  service,
+  unary,
+} from "cinnabar";
+import { Inspection, inspection, Reflection, reflection } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { openEngine, pair } from "../matrix/pair.ts";
-import { type Provider, providers, transports } from "../matrix/providers.ts";
-import { isSecured } from "../matrix/secured.ts";
-import { deferred, failure, until } from "../matrix/wait.ts";
+import { openEngine, type PairOptions, pair } from "../../../test/matrix/pair.ts";
+import { type Provider, providers, transports } from "../../../test/matrix/providers.ts";
+import { isSecured } from "../../../test/matrix/secured.ts";
+import { deferred, failure, until } from "../../../test/matrix/wait.ts";
 
 const Work = service("work.v1", {
   ping: unary({ input: z.string(), output: z.string() }),
@@ -35,7 +43,15 @@ const work = (gate: Promise<void> = Promise.resolve()) => [
   implement(Other, { ping() {} }),
 ];
 
-const on = { server: { inspection: true, onHandlerError: () => {} } };
+const on = { server: { onHandlerError: () => {} } };
+
+/** A server that lets others look into it, and its client. */
+async function inspected(provider: Provider, services: readonly Implementation[], options: PairOptions = on) {
+  const opened = await pair(provider, services, options);
+  opened.server.serve(inspection(opened.server));
+  return opened;
+}
+
 const first = providers[0] as Provider;
 
 /** The next item of a stream. */
@@ -43,10 +59,7 @@ const nextOf = async <T>(stream: AsyncIterator<T>): Promise<T> => (await stream.
 
 describe.each(transports)("inspection over $name", (provider) => {
   it("shows what is counted, the peers, the options, and the same session at both sides", async () => {
-    const { server, client, api } = await pair(provider, work(), {
-      ...on,
-      client: { inspection: true },
-    });
+    const { server, client, api } = await inspected(provider, work());
     for (let i = 0; i < 3; i++) await api(Work).ping(secret);
     await failure(api(Work).fail());
     const seen = await api(Inspection).snapshot();
@@ -93,7 +106,7 @@ describe.each(transports)("inspection over $name", (provider) => {
 
   it("shows where open calls stand, phase by phase, under the same numbers at both sides", async () => {
     const gate = deferred();
-    const { server, client, api } = await pair(provider, work(gate.promise), on);
+    const { server, client, api } = await inspected(provider, work(gate.promise));
     const held = api(Work).hold();
     const counted = api(Work).count(5)[Symbol.asyncIterator]();
     for (let i = 0; i < 5; i++) await counted.next();
@@ -130,7 +143,7 @@ describe.each(transports)("inspection over $name", (provider) => {
   });
 
   it("tells calls as they end, the failed ones or those of a service alone, without what they carry", async () => {
-    const { server, client, api } = await pair(provider, work(), on);
+    const { server, client, api } = await inspected(provider, work());
     const all = api(Inspection).tail({})[Symbol.asyncIterator]();
     const failed = api(Inspection).tail({ failed: true })[Symbol.asyncIterator]();
     const others = api(Inspection).tail({ service: "other.v1" })[Symbol.asyncIterator]();
@@ -166,7 +179,7 @@ describe.each(transports)("inspection over $name", (provider) => {
   });
 
   it("tells what has changed at an interval, and delays no drain", async () => {
-    const { server, api } = await pair(provider, work(), on);
+    const { server, api } = await inspected(provider, work());
     await api(Work).ping("a");
     await api(Other).ping();
     const watched = api(Inspection).watch({ everyMs: 100 })[Symbol.asyncIterator]();
@@ -197,20 +210,22 @@ describe.each(transports)("inspection over $name", (provider) => {
     expect((await left).code).toBe("unavailable");
   });
 
-  it("is off by default, and says how to turn it on", async () => {
+  it("is off by default, and says what serves it", async () => {
     const { api } = await pair(provider, work());
     const asked = [api(Inspection).snapshot(), api(Inspection).calls({}), nextOf(api(Inspection).tail({}))];
     for (const each of asked)
       expect(await failure(each as Promise<unknown>)).toMatchObject({
         code: "unimplemented",
-        message: expect.stringContaining("open it with inspection: true"),
+        message: expect.stringContaining(
+          "does not serve cinnabar.inspect.v1: serve it with cinnabar-inspect",
+        ),
       });
   });
 });
 
 describe("inspection", () => {
   it("leaves a bounded number of calls to a slow reader, and says how many it has left out", async () => {
-    const { server, api } = await pair(first, work(), on);
+    const { server, api } = await inspected(first, work());
     const tail = api(Inspection).tail({ perSecond: 5 })[Symbol.asyncIterator]();
     const opened = tail.next();
     await until(() => server.stats().controlRequests.in === 1, "the tail is open");
@@ -231,7 +246,7 @@ describe("inspection", () => {
   });
 
   it("costs nothing while nobody looks: without measurements no clock is read", async () => {
-    const { server, api } = await pair(first, work(), {
+    const { server, api } = await inspected(first, work(), {
       server: { ...on.server, measureLatency: false },
     });
     await api(Other).ping();
@@ -249,28 +264,32 @@ describe("inspection", () => {
     expect(server.latency("other.v1/ping", "in").count).toBe(measured);
   });
 
-  it("has a bounded number of streams in an engine", async () => {
-    const { server, api } = await pair(first, work(), on);
+  it("has a bounded number of streams in an engine, and each session has a share of them", async () => {
+    const { server, api } = await inspected(first, work());
+    const open = (from: ReturnType<typeof api<typeof Inspection>>, count: number) =>
+      Array.from({ length: count }, () => from.watch({ everyMs: 3_600_000 })[Symbol.asyncIterator]());
+    const one = open(api(Inspection), 64);
+    for (const stream of one) expect(await nextOf(stream)).toMatchObject({ seq: 0 });
+    const ended: RpcError[] = [];
+    for (const stream of one) stream.next().catch((error: RpcError) => void ended.push(error));
     const second = await openEngine();
-    const more = (await second.connect(server.urls[0] as string)).client(Inspection);
-    const streams = [
-      ...Array.from({ length: 40 }, () => api(Inspection).tail({})[Symbol.asyncIterator]()),
-      ...Array.from({ length: 40 }, () => more.tail({})[Symbol.asyncIterator]()),
-    ];
-    const refused: RpcError[] = [];
-    const ends = streams.map((stream) =>
-      stream.next().then(
-        () => {},
-        (error) => void refused.push(error),
-      ),
-    );
-    await until(() => refused.length === 16, "the streams beyond the limit are refused");
-    expect(refused[0]).toMatchObject({
+    const other = (await second.connect(server.urls[0] as string)).client(Inspection);
+    // The session that has all of them loses one for each that another session asks for, until both have as many.
+    const two = open(other, 32);
+    for (const stream of two) expect(await nextOf(stream)).toMatchObject({ seq: 0 });
+    await until(() => ended.length === 32, "the greedy session has half of them");
+    const full = {
       code: "resource_exhausted",
       message: expect.stringContaining("at most 64 streams of cinnabar.inspect.v1 open"),
-    });
-    await Promise.all(streams.map((stream) => stream.return?.()));
-    await Promise.all(ends);
+    };
+    expect(ended).toEqual(Array.from({ length: 32 }, () => expect.objectContaining(full)));
+    for (const from of [api(Inspection), other])
+      expect(await failure(nextOf(from.tail({})[Symbol.asyncIterator]()))).toMatchObject(full);
+    const third = await openEngine();
+    const late = (await third.connect(server.urls[0] as string)).client(Inspection);
+    const [last] = open(late, 1);
+    expect(await nextOf(last as (typeof one)[0])).toMatchObject({ seq: 0 });
+    await Promise.all([...one, ...two, last].map((stream) => stream?.return?.()));
     await until(() => server.stats().controlRequests.in === 0, "all have ended");
     const watched = api(Inspection).watch({})[Symbol.asyncIterator]();
     expect(await nextOf(watched)).toMatchObject({ seq: 0 });
@@ -278,17 +297,17 @@ describe("inspection", () => {
   });
 
   it("takes no question that it cannot read", async () => {
-    const { api } = await pair(first, work(), on);
-    const inspection = api(Inspection);
+    const { api } = await inspected(first, work());
+    const asking = api(Inspection);
     const questions: [Promise<unknown>, string][] = [
-      [nextOf(inspection.watch({ everyMs: 1 })), "everyMs: expected at least 100"],
-      [nextOf(inspection.watch({ everyMs: Number.MAX_SAFE_INTEGER })), "everyMs: expected at most 3600000"],
-      [nextOf(inspection.tail({ perSecond: 101 })), "perSecond: expected at most 100"],
-      [nextOf(inspection.tail({ perSecond: 0.5 })), "perSecond: expected integer"],
-      [nextOf(inspection.tail({ failed: "yes" } as never)), "failed: expected boolean"],
-      [inspection.calls({ service: "x".repeat(257) }), "service: expected at most 256"],
-      [inspection.calls({ minAgeMs: -1 }), "minAgeMs: expected at least 0"],
-      [inspection.calls([] as never), "expected object"],
+      [nextOf(asking.watch({ everyMs: 1 })), "everyMs: expected at least 100"],
+      [nextOf(asking.watch({ everyMs: Number.MAX_SAFE_INTEGER })), "everyMs: expected at most 3600000"],
+      [nextOf(asking.tail({ perSecond: 101 })), "perSecond: expected at most 100"],
+      [nextOf(asking.tail({ perSecond: 0.5 })), "perSecond: expected integer"],
+      [nextOf(asking.tail({ failed: "yes" } as never)), "failed: expected boolean"],
+      [asking.calls({ service: "x".repeat(257) }), "service: expected at most 256"],
+      [asking.calls({ minAgeMs: -1 }), "minAgeMs: expected at least 0"],
+      [asking.calls([] as never), "expected object"],
     ];
     for (const [asked, message] of questions)
       expect(await failure(asked)).toMatchObject({
@@ -298,11 +317,11 @@ describe("inspection", () => {
   });
 
   it("is listed by reflection where it is on", async () => {
-    const { api } = await pair(first, [], { server: { reflection: true, inspection: true } });
+    const { server, api } = await inspected(first, []);
+    server.serve(reflection(server));
     expect((await api(Reflection).list()).map((each) => each.service)).toEqual([
-      Health.name,
-      Reflection.name,
       Inspection.name,
+      Reflection.name,
     ]);
     const { methods } = await api(Reflection).describe({ service: Inspection.name });
     expect(methods.map(({ name, kind }) => [name, kind])).toEqual([
@@ -322,7 +341,7 @@ describe("inspection", () => {
     const gate = deferred();
     // The first caller has made its calls before anything is forbidden to it.
     let isClosed = false;
-    const { server, api } = await pair(first, work(gate.promise), {
+    const { server, api } = await inspected(first, work(gate.promise), {
       server: { ...on.server, security: { allow: (_, method) => !isClosed || permitted.has(method) } },
     });
     await api(Work).ping("a");
@@ -332,15 +351,15 @@ describe("inspection", () => {
     isClosed = true;
     const second = await openEngine();
     const peer = await second.connect(server.urls[0] as string);
-    const inspection = peer.client(Inspection);
-    expect((await inspection.snapshot()).methods.map(({ method }) => method)).toEqual(["other.v1/ping"]);
-    expect(await inspection.calls({})).toMatchObject({ calls: [], leftOut: 0 });
-    const watched = inspection.watch({})[Symbol.asyncIterator]();
+    const asking = peer.client(Inspection);
+    expect((await asking.snapshot()).methods.map(({ method }) => method)).toEqual(["other.v1/ping"]);
+    expect(await asking.calls({})).toMatchObject({ calls: [], leftOut: 0 });
+    const watched = asking.watch({})[Symbol.asyncIterator]();
     expect((await nextOf(watched)).methods.map(({ method }) => method)).toEqual(["other.v1/ping"]);
-    const tail = inspection.tail({})[Symbol.asyncIterator]();
+    const tail = asking.tail({})[Symbol.asyncIterator]();
     const opened = tail.next();
     await until(() => server.stats().controlRequests.in === 2, "the tail is open");
-    await inspection.calls({});
+    await asking.calls({});
     await api(Work).ping("a");
     await api(Other).ping();
     expect((await opened).value.calls).toMatchObject([{ method: "other.v1/ping" }]);

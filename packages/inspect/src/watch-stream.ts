@@ -1,11 +1,11 @@
 /**
- * What a stream of a built-in service sends: an item now, if there is one, and then whenever there is another. It ends
- * with its call. A slow reader delays nothing: items are made when they can be sent. No generator: one that waits cannot
- * be ended.
+ * A stream that sends an item now, if there is one, and then whenever there is another. It ends with its call. A slow
+ * reader delays nothing: items are made when they can be sent. No generator: one that waits cannot be ended.
  */
 export abstract class WatchStream<T> implements AsyncIterable<T>, AsyncIterator<T, undefined> {
   #stop: (() => void) | undefined;
   #isOver = false;
+  #error: Error | undefined;
   #onWoken: (() => void) | undefined;
 
   constructor(signal: AbortSignal) {
@@ -18,6 +18,12 @@ export abstract class WatchStream<T> implements AsyncIterable<T>, AsyncIterator<
   /** The next item. Undefined: there is none now, and `wake` is called when there may be one. */
   protected abstract take(): T | undefined;
 
+  /** Ends the stream with this error. */
+  fail(error: Error): void {
+    this.#error = error;
+    this.#end();
+  }
+
   protected wake(): void {
     this.#onWoken?.();
   }
@@ -28,6 +34,7 @@ export abstract class WatchStream<T> implements AsyncIterable<T>, AsyncIterator<
 
   async next(): Promise<IteratorResult<T, undefined>> {
     for (;;) {
+      if (this.#error !== undefined) throw this.#error;
       if (this.#isOver) return { done: true, value: undefined };
       this.#stop ??= this.start();
       const item = this.take();

@@ -1,8 +1,6 @@
-import { type JsonSchema, jsonSchemaOf } from "./json-schema.ts";
-import type { AnyMethod } from "./method.ts";
+import { type JsonSchema, jsonSchemaOf } from "cinnabar/inspect";
+import type { AnyMethod, AnyService, Schema } from "cinnabar/standard";
 import type { DescribedMethod, DescribedService, ReflectedMethod } from "./reflection-service.ts";
-import { isVoidSchema, type Schema } from "./schema.ts";
-import { type AnyService, isService } from "./service.ts";
 
 /**
  * What reflection tells of a service: its methods with their JSON Schemas. For tools that have the contract, and need
@@ -14,7 +12,8 @@ import { type AnyService, isService } from "./service.ts";
  * console.log(JSON.stringify(describeService(Files), undefined, 2));
  */
 export function describeService(service: AnyService): DescribedService {
-  if (!isService(service)) throw new TypeError("describeService: the argument must be made by service()");
+  if (!has(service, "cinnabar.Service"))
+    throw new TypeError("describeService: the argument must be made by service()");
   const methods = Object.entries(service.methods).map(([name, method]) => describeMethod(name, method));
   return { service: service.name, methods };
 }
@@ -52,5 +51,14 @@ function schemaOf(
   schema: Schema,
   side: "input" | "output",
 ): { readonly [part in "input" | "items" | "output"]?: JsonSchema } {
-  return isVoidSchema(schema) ? {} : { [name]: jsonSchemaOf(schema, side) };
+  return has(schema, "cinnabar.VoidSchema") ? {} : { [name]: jsonSchemaOf(schema, side) };
+}
+
+/** Whether a value has this brand. Brands are global, so that copies of `cinnabar` recognise each other's values. */
+function has(value: unknown, brand: "cinnabar.Service" | "cinnabar.VoidSchema"): boolean {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    (value as Record<symbol, unknown>)[Symbol.for(brand)] === true
+  );
 }

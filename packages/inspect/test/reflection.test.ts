@@ -1,10 +1,10 @@
 import {
-  bulk,
   bytes,
   clientStream,
   duplexStream,
   fields,
   handle,
+  type Implementation,
   implement,
   oneWay,
   type Schema,
@@ -12,14 +12,14 @@ import {
   service,
   unary,
 } from "cinnabar";
-import { Health, Reflection } from "cinnabar/inspect";
 import * as standard from "cinnabar/standard";
+import { Reflection, reflection } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { pair } from "../matrix/pair.ts";
-import { type Provider, providers, transports } from "../matrix/providers.ts";
-import { isSecured } from "../matrix/secured.ts";
-import { failure } from "../matrix/wait.ts";
+import { openEngine, type PairOptions, pair } from "../../../test/matrix/pair.ts";
+import { type Provider, providers, transports } from "../../../test/matrix/providers.ts";
+import { isSecured } from "../../../test/matrix/secured.ts";
+import { failure } from "../../../test/matrix/wait.ts";
 
 /** A schema of a library that has no JSON Schemas. */
 const plain: Schema<number> = {
@@ -39,7 +39,7 @@ const Shop = service("shop.v1", {
   upload: clientStream({ items: plain, output: z.int().transform(String) }),
   chat: duplexStream({ input: z.literal("room"), items: z.string(), output: z.string() }),
   log: oneWay({
-    input: fields({ level: z.enum(["low", "high"]), data: bulk("read"), at: z.date().optional() }),
+    input: fields({ level: z.enum(["low", "high"]), data: bytes(), at: z.date().optional() }),
   }),
 });
 const Secret = service("secret.v1", { open: unary() });
@@ -57,18 +57,24 @@ const shop = (instance?: string) =>
     instance === undefined ? {} : { instance },
   );
 const secret = implement(Secret, { open() {} });
-const on = { server: { reflection: true } };
+
+/** A server that tells what it serves, and its client. */
+async function reflected(provider: Provider, services: readonly Implementation[], options: PairOptions = {}) {
+  const opened = await pair(provider, services, options);
+  opened.server.serve(reflection(opened.server));
+  return opened;
+}
+
 const first = providers[0] as Provider;
 
 describe.each(transports)("reflection over $name", (provider) => {
   it("lists services, instances, methods and their kinds", async () => {
-    const { api } = await pair(provider, [shop(), shop("two"), secret], on);
+    const { api } = await reflected(provider, [shop(), shop("two"), secret]);
     const listed = await api(Reflection).list();
     expect(listed.map(({ service, instance }) => [service, instance])).toEqual([
       ["shop.v1", undefined],
       ["shop.v1", "two"],
       ["secret.v1", undefined],
-      ["cinnabar.health.v1", undefined],
       ["cinnabar.reflection.v1", undefined],
     ]);
     expect(listed[0]?.methods.map(({ name, kind }) => [name, kind])).toEqual([
@@ -88,7 +94,7 @@ describe.each(transports)("reflection over $name", (provider) => {
   });
 
   it("describes a service by JSON Schemas, with the forms of values that JSON does not have", async () => {
-    const { api } = await pair(provider, [shop()], on);
+    const { api } = await reflected(provider, [shop()]);
     const { service: name, methods } = await api(Reflection).describe({ service: "shop.v1" });
     expect(name).toBe("shop.v1");
     const [order, watch, upload, chat, log] = methods;
@@ -125,7 +131,7 @@ describe.each(transports)("reflection over $name", (provider) => {
         type: "object",
         properties: {
           level: { enum: ["low", "high"] },
-          data: { type: "object", "x-cinnabar-bulk": { access: "read" } },
+          data: { type: "string", contentEncoding: "base64" },
           at: { "x-cinnabar-type": "date" },
         },
         required: ["level", "data"],
@@ -138,19 +144,21 @@ describe.each(transports)("reflection over $name", (provider) => {
     expect(again.safeParse({ id: 1 }).error?.issues.map(({ path }) => path[0])).toContain("id");
   });
 
-  it("is off by default, and says how to turn it on", async () => {
+  it("is off by default, and says what serves it", async () => {
     const { api } = await pair(provider, [shop()]);
     for (const asked of [api(Reflection).list(), api(Reflection).describe({ service: "shop.v1" })])
       expect(await failure(asked)).toMatchObject({
         code: "unimplemented",
-        message: expect.stringContaining("open it with reflection: true"),
+        message: expect.stringContaining(
+          "does not serve cinnabar.reflection.v1: serve it with cinnabar-inspect",
+        ),
       });
   });
 });
 
 describe("reflection", () => {
   it("describes the built-in services and those that come later", async () => {
-    const { server, api } = await pair(first, [], on);
+    const { server, api } = await reflected(first, []);
     server.serve(secret);
     expect(await api(Reflection).describe({ service: "secret.v1" })).toEqual({
       service: "secret.v1",
@@ -158,18 +166,16 @@ describe("reflection", () => {
         { name: "open", kind: "unary", idempotent: false, replay: false, priority: "normal", errors: {} },
       ],
     });
-    const { methods } = await api(Reflection).describe({ service: Health.name });
+    const { methods } = await api(Reflection).describe({ service: Reflection.name });
     expect(methods.map(({ name, kind }) => [name, kind])).toEqual([
-      ["check", "unary"],
-      ["watch", "serverStream"],
+      ["list", "unary"],
+      ["describe", "unary"],
     ]);
-    expect(methods[0]?.output).toMatchObject({
-      properties: { status: { enum: ["serving", "not_serving", "draining"] } },
-    });
+    expect(methods[1]?.input).toMatchObject({ properties: { service: { type: "string", maxLength: 128 } } });
   });
 
   it("knows no service that is not served, and takes no question that it cannot read", async () => {
-    const { api } = await pair(first, [shop("two")], on);
+    const { api } = await reflected(first, [shop("two")]);
     expect(await failure(api(Reflection).describe({ service: "shop.v1" }))).toMatchObject({
       code: "not_found",
     });
@@ -192,7 +198,7 @@ describe("reflection", () => {
           }),
         }),
       });
-      const { api } = await pair(first, [implement(Plain, { all() {} })], on);
+      const { api } = await reflected(first, [implement(Plain, { all() {} })]);
       return api(Reflection).describe({ service: "plain.v1" });
     })();
     expect(methods[0]?.input).toEqual({
@@ -217,8 +223,8 @@ describe("reflection", () => {
         "cinnabar.reflection.v1/list",
         "cinnabar.reflection.v1/describe",
       ]);
-      const { server, api } = await pair(first, [shop(), secret], {
-        server: { reflection: true, security: { allow: (_, method) => permitted.has(method) } },
+      const { server, api } = await reflected(first, [shop(), secret], {
+        server: { security: { allow: (_, method) => permitted.has(method) } },
       });
       const listed = await api(Reflection).list();
       expect(listed.map(({ service, methods }) => [service, methods.map(({ name }) => name)])).toEqual([
@@ -231,9 +237,13 @@ describe("reflection", () => {
         code: "not_found",
       });
       expect(server.stats().security.refusals).toEqual({});
-      // The built-in services themselves are asked for as all methods.
-      expect((await failure(api(Health).check({}))).code).toMatch(/unauthenticated|permission_denied/);
+      // Reflection itself is asked for as all methods.
       permitted.clear();
+      const again = await openEngine();
+      const peer = await again.connect(server.urls[0] as string);
+      expect((await failure(peer.client(Reflection).list())).code).toMatch(
+        /unauthenticated|permission_denied/,
+      );
     },
   );
 });

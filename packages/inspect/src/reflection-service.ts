@@ -1,7 +1,6 @@
-import type { JsonSchema } from "./json-schema.ts";
+import type { JsonSchema } from "cinnabar/inspect";
+import { service, unary } from "cinnabar/standard";
 import { type JsonShape, shaped } from "./json-shape.ts";
-import { service } from "./service.ts";
-import { unary } from "./unary.ts";
 
 /** A method as reflection lists it. */
 export interface ReflectedMethod {
@@ -71,8 +70,8 @@ const serviceOf = (method: JsonShape): JsonShape => ({
 });
 
 /**
- * The service by which an engine tells what it serves, where it was opened with `reflection: true`. It is built in: an
- * engine that was not answers `unimplemented`. Only methods are listed that `security.allow` lets the caller call.
+ * The contract of `reflection(engine)`, by which an engine tells what it serves. An engine that does not serve it answers
+ * `unimplemented`. Only methods are listed that `security.allow` lets the caller call.
  *
  * Schemas are JSON Schemas of the draft 2020-12, for libraries that implement Standard JSON Schema (zod does). Values
  * that JSON does not have are described as the command line writes them, with `x-cinnabar-…` beside.

@@ -1,6 +1,12 @@
-import type { Issue, Schema } from "./schema.ts";
+import type { Schema } from "cinnabar/standard";
 
-/** What a JSON Schema of the contracts of built-in services is made of: a part of the draft 2020-12. */
+/** What a value lacks. */
+interface Issue {
+  readonly message: string;
+  readonly path: readonly PropertyKey[];
+}
+
+/** What the JSON Schemas of these contracts are made of: a part of the draft 2020-12. */
 export interface JsonShape {
   readonly type?: "object" | "array" | "string" | "integer" | "number" | "boolean";
   readonly description?: string;

@@ -1,0 +1,58 @@
+import { createHash } from "node:crypto";
+import type { WindowStats } from "../base/flow/in-flight-window.ts";
+import { principalOf } from "../security/identity.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
+import type { CallsGauge } from "../session/calls/traffic.ts";
+import type { SessionContext } from "../session/connection/context.ts";
+
+/** An open session of an engine, whichever side has connected. */
+export interface SessionStats {
+  /** Names the session, the same on both sides, and in `engine.calls()`. */
+  readonly session: string;
+  /** The URL that this side has connected to; if the peer has connected, its incarnation and the fabric. */
+  readonly peer: string;
+  /** The peer's version and fabric. */
+  readonly agent: string;
+  /** `engine.incarnation` of the peer. */
+  readonly incarnation: bigint;
+  /** Who the peer has proven to be, such as "certificate NAME" or "process UID"; "" for nobody. */
+  readonly identity: string;
+  /** `blocked`: the peer's event loop computes, and its background thread answers pings for it. */
+  readonly state: "connected" | "blocked" | "draining";
+  readonly calls: CallsGauge;
+  /** The window of the calls that this side makes. */
+  readonly window: WindowStats;
+  /** Bytes of encoded frames that wait for room to be sent. */
+  readonly queuedBytes: number;
+}
+
+/** The open sessions of these. */
+export function sessionStats(exchanges: Iterable<Exchange>): SessionStats[] {
+  const all: SessionStats[] = [];
+  for (const { session, outgoing, incoming } of exchanges) {
+    const { remote, remoteState } = session;
+    if (session.state !== "open" || remote === undefined) continue;
+    all.push({
+      session: sessionName(session),
+      peer: session.peerName,
+      agent: remote.agent,
+      incarnation: remote.incarnation,
+      identity: principalOf(session.identity),
+      state: remoteState.drains ? "draining" : remoteState.busy ? "blocked" : "connected",
+      calls: { out: outgoing.usersSize, waiting: outgoing.waiting.size, in: incoming.usersSize },
+      window: outgoing.window.stats(),
+      queuedBytes: session.outbox.queuedBytes,
+    });
+  }
+  return all;
+}
+
+/**
+ * A name of a session that both sides derive, and no other session has. It follows from the secret numbers in the
+ * session's messages, and does not reveal them.
+ */
+export function sessionName({ nonce, path }: SessionContext): string {
+  if (path === undefined) return "";
+  const [low, high] = nonce.value < path.nonce ? [nonce.value, path.nonce] : [path.nonce, nonce.value];
+  return createHash("sha256").update(BigUint64Array.of(low, high)).digest("hex").slice(0, 12);
+}
