@@ -264,7 +264,7 @@ describe("admission", () => {
 
   it("is as open as ever where no limit is set", async () => {
     const held = new Held();
-    const { server, api } = await pair(mem, [held.work({ maxQueued: 1 })]);
+    const { server, api } = await pair(mem, [held.work({})]);
     const calls = names(50).map((name) => api(Work, patient).hold(name));
     await until(() => held.running === 50, "all run");
     expect(server.stats().admission).toMatchObject({ running: 0, queued: 0 });

@@ -249,8 +249,8 @@ describe.each(providers)("a unary call over $name", (provider) => {
     }
     expect(server.stats().counters.bodiesOffered).toBe(welcomes);
     // The other way: the side that connects has a table too, and tells it after the welcome.
-    const second = await openEngine({ serve: [wide] });
-    const peer = await second.connect(server.urls[0] as string);
+    const second = await openEngine();
+    const peer = await second.connect(server.urls[0] as string, { serve: [wide] });
     expect(await peer.client(Echo).produce()).toBe(42);
     expect(second.stats().counters.bodiesOffered).toBe(1);
   });
