@@ -324,6 +324,7 @@ Napi::Value connections(const Info& info) {
 }
 
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
+  fabric::prepareEnvironment();
   if (!Instance::attach(env)) return exports;
   auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
   add("load", Napi::Function::New<load>(env, "load"));

@@ -118,7 +118,7 @@ Napi::Object openedObject(Napi::Env env, uint32_t number, fabric::Scheme scheme,
   Napi::Object result = Napi::Object::New(env);
   result.Set("port", number);
   result.Set("provider", traits.provider);
-  bool isLibfabrics = fabric::providerOf(scheme) != nullptr;
+  bool isLibfabrics = scheme != fabric::Scheme::shm;
   result.Set("version",
              isLibfabrics ? versionPair(env, fabric::library()->loadedVersion) : env.Null());
   result.Set("providerVersion", versionPair(env, traits.providerVersion));

@@ -30,7 +30,7 @@ constexpr const char* kBaseVersion = "FABRIC_1.0";
 static_assert(FI_MAJOR_VERSION == 1 && FI_MINOR_VERSION >= 13 && FI_MINOR_VERSION <= 17,
               "other headers want other symbol versions: compare libfabric.map");
 
-constexpr uint32_t kOldest = FI_VERSION(1, 14);
+constexpr uint32_t kOldest = FI_VERSION(1, 17);
 
 std::mutex mutex;
 Library instance;
@@ -60,6 +60,15 @@ std::string fileOf(void* handle) {
 
 }  // namespace
 
+void prepareEnvironment() {
+  static std::once_flag done;
+  std::call_once(done, [] {
+    applySettings();
+    utsname system{};
+    if (uname(&system) == 0) keepForksSafe(system.release);
+  });
+}
+
 Failure Library::fail(std::string op, int code, std::string message) const {
   if (code < 0) code = -code;
   return Failure{std::move(op), code, strerror(code), std::move(message)};
@@ -88,13 +97,10 @@ std::string openLibrary(const std::string& path, Library* into) {
   found.loadedVersion = found.version();
   if (FI_VERSION_LT(found.loadedVersion, kOldest)) {
     reason = "libfabric " + std::to_string(FI_MAJOR(found.loadedVersion)) + "." +
-             std::to_string(FI_MINOR(found.loadedVersion)) + " is older than 1.14";
+             std::to_string(FI_MINOR(found.loadedVersion)) + " is older than 1.17";
     dlclose(handle);
     return reason;
   }
-  applySettings(found.loadedVersion);
-  utsname system{};
-  if (uname(&system) == 0) keepForksSafe(system.release);
   found.file = fileOf(handle);
   *into = found;
   return "";

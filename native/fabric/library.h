@@ -42,6 +42,10 @@ struct Library {
   Failure fail(std::string op, int code, std::string message) const;
 };
 
+/// Sets the variables of libfabric and libibverbs that the user has not set: once, and before any
+/// other thread of the addon is there that may read the environment meanwhile.
+void prepareEnvironment();
+
 /// Loads libfabric once per process. A success is remembered and returned to every later caller; a
 /// failure is not, so that a later call may name better candidates.
 LoadReport loadLibrary(const std::vector<std::string>& candidates);

@@ -14,13 +14,11 @@ namespace {
 constexpr std::array kSchemeNames = {"tcp", "shm",  "verbs", "efa", "cxi",
                                      "opx", "psm2", "psm3",  "ucx"};
 
-// Native RDM over sockets was born as `net` in 1.17 and took over the name `tcp` in 1.18. `tcp`
-// of 1.17 knows only connected endpoints and wants ofi_rxm on top; from 1.18 on rxm over tcp is
-// left out on purpose: hostile bytes crash it.
+// Native RDM over sockets was born as `net` in 1.17 and took over the name `tcp` in 1.18. rxm over
+// `tcp` is left out on purpose: hostile bytes crash it.
 constexpr std::array kTable = {
     Provider{Scheme::tcp, "tcp", FI_VERSION(1, 18), kEver},
-    Provider{Scheme::tcp, "net", FI_VERSION(1, 17), FI_VERSION(1, 18)},
-    Provider{Scheme::tcp, "tcp;ofi_rxm", kAnyVersion, FI_VERSION(1, 18)},
+    Provider{Scheme::tcp, "net", kAnyVersion, FI_VERSION(1, 18)},
     Provider{Scheme::verbs, "verbs;ofi_rxm", kAnyVersion, kEver},
     Provider{Scheme::efa, "efa", kAnyVersion, kEver},
     Provider{Scheme::cxi, "cxi", kAnyVersion, kEver},
@@ -46,9 +44,9 @@ Addressing addressingOf(Scheme scheme) {
 
 std::span<const Provider> providerTable() { return kTable; }
 
-const Provider* providerOf(Scheme scheme) {
+const Provider* providerOf(Scheme scheme, uint32_t version) {
   for (const Provider& provider : kTable) {
-    if (provider.scheme == scheme) return &provider;
+    if (provider.scheme == scheme && suits(provider, version)) return &provider;
   }
   return nullptr;
 }

@@ -22,8 +22,7 @@ enum class Addressing {
 };
 Addressing addressingOf(Scheme scheme);
 
-/// One way to serve a scheme. `since` and `before` bound the libfabric versions for which it is a
-/// candidate.
+/// What serves a scheme. `since` and `before` bound the libfabric versions that have it.
 struct Provider {
   Scheme scheme;
   const char* name;
@@ -31,11 +30,11 @@ struct Provider {
   uint32_t before;
 };
 
-/// The candidates of every scheme that libfabric serves, best first.
+/// Those of every scheme that libfabric serves: one for each version.
 std::span<const Provider> providerTable();
 
-/// The first candidate of a scheme; nullptr where libfabric does not serve it.
-const Provider* providerOf(Scheme scheme);
+/// What serves a scheme in that version; nullptr where libfabric does not.
+const Provider* providerOf(Scheme scheme, uint32_t version);
 
 /// Whether this libfabric is one the entry is meant for.
 bool suits(const Provider& provider, uint32_t version);

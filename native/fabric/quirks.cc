@@ -24,20 +24,14 @@ constexpr const char* kStreamsReason =
     "in 1.17 to 2.6 and in the development of August 2026";
 
 constexpr std::array kQuirks = {
-    QuirkEntry{Quirk::innerWaitFd, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
+    QuirkEntry{Quirk::innerWaitFd, "net", kAnyVersion, FI_VERSION(1, 18),
                "an idle port wakes for ever",
                "fi_trywait does not take back the queue's own signal, so its descriptor stays "
                "readable after the first completion (mended in 1.18.2)"},
-    QuirkEntry{Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18), FI_VERSION(1, 19),
-               "an idle port wakes for ever", "as net of 1.17"},
     QuirkEntry{Quirk::leavesSockets, "net", kAnyVersion, kEver, kSocketsSymptom, kSocketsReason},
     QuirkEntry{Quirk::leavesSockets, "tcp", kAnyVersion, kEver, kSocketsSymptom, kSocketsReason},
-    QuirkEntry{Quirk::leavesSockets, "tcp;ofi_rxm", kAnyVersion, kEver, kSocketsSymptom,
-               kSocketsReason},
     QuirkEntry{Quirk::trustsStreams, "net", kAnyVersion, kEver, kStreamsSymptom, kStreamsReason},
     QuirkEntry{Quirk::trustsStreams, "tcp", kAnyVersion, kEver, kStreamsSymptom, kStreamsReason},
-    QuirkEntry{Quirk::trustsStreams, "tcp;ofi_rxm", kAnyVersion, kEver, kStreamsSymptom,
-               "as tcp, and no filter is made for it"},
     QuirkEntry{
         Quirk::drainBeforeClose, "verbs;ofi_rxm", kAnyVersion, kEver,
         "SIGSEGV in fi_close of the endpoint",
@@ -66,15 +60,13 @@ constexpr std::array kQuirks = {
         "(vrb_shutdown_ep), and the announcement stays when the connection is closed before rxm "
         "has read it: vrb_eq_match_event takes the event itself for a pointer to it. Left alone, "
         "rxm closes the connection at its next look, every 10 ms (cm_progress_interval)"},
-    QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
+    QuirkEntry{Quirk::hidesWrites, "net", kAnyVersion, FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",
                "the completion's length is not filled in; tcp, its successor, does "
                "(xnet_report_success)"},
-    QuirkEntry{Quirk::hidesWrites, "tcp;ofi_rxm", kAnyVersion, kEver,
+    QuirkEntry{Quirk::hidesWrites, "verbs;ofi_rxm", kAnyVersion, kEver,
                "writes carry no data to their target, though the provider offers cq_data_size",
                "rxm offers it for its messages alone"},
-    QuirkEntry{Quirk::hidesWrites, "verbs;ofi_rxm", kAnyVersion, kEver, "as tcp;ofi_rxm",
-               "as tcp;ofi_rxm"},
     QuirkEntry{
         Quirk::sizedForPeers, "verbs;ofi_rxm", kAnyVersion, kEver,
         "the completion queue overflows, and with it every connection ends",
@@ -110,30 +102,28 @@ constexpr std::array kQuirks = {
         Quirk::readsKernelSymbols, "verbs", kAnyVersion, kEver,
         "the first use of libfabric takes some 60 ms of processor time more, over tcp too",
         "every provider is initialised, and verbs reads /proc/kallsyms line by line, up to 1.17 "
-        "twice, with or without devices (vrb_os_mem_support). Read in 1.14 to 2.6"},
+        "twice, with or without devices (vrb_os_mem_support). Read in 1.17 to 2.6"},
 };
 
 constexpr std::array kSettings = {
-    Setting{"FI_MR_CACHE_MAX_COUNT", "0", kAnyVersion, kEver,
+    Setting{"FI_MR_CACHE_MAX_COUNT", "0",
             "on verbs a revoked key goes on working, and a region granted for reading takes writes",
             "the registration cache keeps what was deregistered, with all rights"},
     // (896 + 127 * 128) entries are what a queue of 32,767 holds, the least that devices have: rxe.
-    Setting{"FI_UNIVERSE_SIZE", "127", kAnyVersion, kEver,
-            "fi_enable of verbs;ofi_rxm fails with EINVAL on rxe",
+    Setting{"FI_UNIVERSE_SIZE", "127", "fi_enable of verbs;ofi_rxm fails with EINVAL on rxe",
             "rxm asks the device for a completion queue of 256 entries for each of so many peers, "
             "1024 by default, whatever the device can hold (rxm_ep_msg_cq_open)"},
-    Setting{"FI_AV_REMOVE_CLEANUP", "1", kAnyVersion, kEver,
+    Setting{"FI_AV_REMOVE_CLEANUP", "1",
             "on iWARP no connection is made any more to a port that once refused one, until the "
             "endpoint is closed",
             "a connect that the kernel refuses at once leaves rxm waiting for its end (1.17, "
             "vrb_eq_cm_process_event), so removing the address has to end what is left of it. It "
             "also gives the queue pairs of forgotten peers back"},
-    Setting{"FI_OFI_RXM_USE_SRX", "1", kAnyVersion, kEver,
+    Setting{"FI_OFI_RXM_USE_SRX", "1",
             "SIGSEGV in fi_cq_read when a peer disconnects right after a message",
             "see drainBeforeClose: with a shared receive queue receives are not posted to the "
             "connection. It also takes 2 MiB of registered memory less for each peer"},
-    Setting{"FI_OFI_RXM_MSG_RX_SIZE", "896", kAnyVersion, kEver,
-            "a verbs endpoint pins 68 MiB as it is opened",
+    Setting{"FI_OFI_RXM_MSG_RX_SIZE", "896", "a verbs endpoint pins 68 MiB as it is opened",
             "a shared receive queue has 4096 buffers of 16 KiB by default. So many fit the first "
             "1024 that rxm allocates at once, and leave some to be looked at"},
 };
@@ -158,11 +148,8 @@ bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version, std::str
   return false;
 }
 
-void applySettings(uint32_t version) {
-  for (const Setting& setting : kSettings) {
-    if (concerns(version, setting.since, setting.before))
-      setenv(setting.variable, setting.value, 0);
-  }
+void applySettings() {
+  for (const Setting& setting : kSettings) setenv(setting.variable, setting.value, 0);
 }
 
 }  // namespace cinnabar::fabric

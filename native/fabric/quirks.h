@@ -59,8 +59,6 @@ struct QuirkEntry {
 struct Setting {
   const char* variable;
   const char* value;
-  uint32_t since;
-  uint32_t before;
   const char* symptom;  // without it
   const char* reason;
 };
@@ -77,8 +75,7 @@ std::span<const Setting> settingTable();
 bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version,
               std::string_view fabric = "");
 
-/// Sets what the table has for this version. libfabric reads its variables once, in its first
-/// fi_getinfo, so this comes before that.
-void applySettings(uint32_t version);
+/// Sets what the table has. libfabric reads its variables once, in its first fi_getinfo.
+void applySettings();
 
 }  // namespace cinnabar::fabric

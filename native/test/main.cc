@@ -18,6 +18,7 @@ bool haveLibfabric() {
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
+  cinnabar::fabric::prepareEnvironment();
   int part = cinnabar::test::playPart(argc, argv);
   if (part >= 0) return part;
   doctest::Context context(argc, argv);

@@ -74,8 +74,7 @@ TEST_SUITE("providers") {
   }
 
   TEST_CASE("tcp is native where there is a native one") {
-    CHECK(choice(Scheme::tcp, FI_VERSION(1, 16)) == "tcp;ofi_rxm ");
-    CHECK(choice(Scheme::tcp, FI_VERSION(1, 17)) == "net tcp;ofi_rxm ");
+    CHECK(choice(Scheme::tcp, FI_VERSION(1, 17)) == "net ");
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 18)) == "tcp ");
     CHECK(choice(Scheme::tcp, FI_VERSION(2, 6)) == "tcp ");
     CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "");

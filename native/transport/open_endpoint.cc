@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <optional>
-#include <string_view>
 
 #include "fabric/needs.h"
 #include "fabric/paging.h"
@@ -26,7 +25,7 @@ namespace {
 fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest& request) {
   const fabric::Library* library = fabric::library();
   if (library == nullptr) return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
-  fabric::Provider provider = *fabric::providerOf(request.scheme);
+  fabric::Provider provider = *fabric::providerOf(request.scheme, library->loadedVersion);
   if (!request.provider.empty()) provider.name = request.provider.c_str();
   fabric::InfoRequest wanted{
       .provider = &provider,
@@ -58,32 +57,23 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
   if (library == nullptr) {
     return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
   }
-  fabric::Failure first{"fi_getinfo", FI_ENODATA, "ENODATA",
-                        std::string("no provider ") + request.provider + " for " +
-                            fabric::schemeName(request.scheme) + " with this libfabric"};
-  bool tried = false;
-  for (const fabric::Provider& provider : fabric::providerTable()) {
-    if (provider.scheme != request.scheme || !fabric::suits(provider, library->loadedVersion))
-      continue;
-    if (!request.provider.empty() && request.provider != provider.name) continue;
-    if (provider.scheme == fabric::Scheme::verbs) {
-      std::string obstacle = fabric::lockedMemoryObstacle();
-      if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
-      obstacle = fabric::pagingObstacle();
-      if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
-    }
-    fabric::InfoRequest wanted{.provider = &provider, .source = source};
-    auto opened = fabric::Endpoint::open(*library, wanted);
-    if (opened) return opened;
-    if (provider.scheme == fabric::Scheme::verbs)
-      return fabric::explainVerbs(*library, provider, source, opened.failure());
-    if (!tried) first = opened.failure();
-    tried = true;
-    // A provider that is there but fails says something about the request, which the next one would
-    // only blur.
-    if (opened.failure().op != "fi_getinfo") break;
+  const fabric::Provider* provider = fabric::providerOf(request.scheme, library->loadedVersion);
+  if (provider == nullptr || (!request.provider.empty() && request.provider != provider->name)) {
+    return fabric::Failure{"fi_getinfo", FI_ENODATA, "ENODATA",
+                           std::string("no provider ") + request.provider + " for " +
+                               fabric::schemeName(request.scheme) + " with this libfabric"};
   }
-  return first;
+  bool isVerbs = request.scheme == fabric::Scheme::verbs;
+  if (isVerbs) {
+    std::string obstacle = fabric::lockedMemoryObstacle();
+    if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
+    obstacle = fabric::pagingObstacle();
+    if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
+  }
+  auto opened = fabric::Endpoint::open(*library, {.provider = provider, .source = source});
+  if (!opened && isVerbs)
+    return fabric::explainVerbs(*library, *provider, source, opened.failure());
+  return opened;
 }
 
 std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
@@ -99,9 +89,6 @@ std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
 
 namespace {
 
-// xnet, under the names that it had. rxm and tcp below it speak another stream.
-bool speaksXnet(std::string_view provider) { return provider == "tcp" || provider == "net"; }
-
 /// A tcp endpoint, with a watch over its sockets where that can be had.
 fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
   bool isWatched = fabric::library() != nullptr && tcp::watchSockets();
@@ -111,7 +98,7 @@ fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
   auto endpoint = openSocket(request);
   if (!endpoint) return endpoint.failure();
   if (!isWatched) return transportFor(request.scheme, std::move(*endpoint));
-  if (speaksXnet((*endpoint)->traits().provider)) watch->filter();
+  watch->filter();
   // One message of each connection may be there in part. Half of the receives are for whole ones.
   watch->bound({.connections = request.maxConnections,
                 .idleMs = request.maxIdleConnectionMs,

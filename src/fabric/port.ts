@@ -145,7 +145,7 @@ export interface Route {
  */
 export interface Port {
   readonly scheme: Scheme;
-  /** libfabric's name of the provider: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm"; or "mem", "node:net". */
+  /** libfabric's name of the provider: "shm", "tcp", "net", "verbs;ofi_rxm"; or "mem", "node:net". */
   readonly provider: string;
   /** For logs: "libfabric/1.17 net/1.0". */
   readonly agent: string;

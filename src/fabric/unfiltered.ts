@@ -8,7 +8,7 @@ export function warnIfUnfiltered(url: string, host: string): void {
   if (isLoopback(host)) return;
   process.emitWarning(
     `${url} takes bytes from anybody who can connect, and libfabric's tcp provider crashes on some. ` +
-      "Switch the patch tcp-sockets on and use the provider that Cinnabar chooses, or let nobody else connect",
+      "Switch the patch tcp-sockets on, or let nobody else connect",
     { type: "CinnabarWarning", code: "CINNABAR_TCP_UNFILTERED" },
   );
 }

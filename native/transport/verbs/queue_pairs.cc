@@ -62,7 +62,8 @@ Result<std::unique_ptr<QueuePairs>> QueuePairs::listen(const Library& library,
   if (started) return made;
   if (provider != kDevices) return started.failure();
   auto source = fabric::encodeSocketAddress(host, port);
-  return fabric::explainVerbs(library, *fabric::providerOf(fabric::Scheme::verbs),
+  return fabric::explainVerbs(library,
+                              *fabric::providerOf(fabric::Scheme::verbs, library.loadedVersion),
                               source.value_or(fabric::RawAddress()), started.failure());
 }
 

@@ -38,7 +38,7 @@ export interface LoadReport {
 /** One candidate of a scheme's provider table, and whether it can be used on this machine. */
 export interface ProviderReport {
   readonly scheme: NativeScheme;
-  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "efa", … */
+  /** libfabric's provider name: "shm", "tcp", "net", "verbs;ofi_rxm", "efa", … */
   readonly provider: string;
   readonly available: boolean;
   /** Empty when available. */
