@@ -5,7 +5,6 @@
 #include "fabric/domains.h"
 #include "fabric/info.h"
 #include "fabric/library.h"
-#include "fabric/paging.h"
 #include "fabric/patches.h"
 
 namespace cinnabar::binding {
@@ -74,18 +73,6 @@ Napi::Value domains(const Info& info) {
   return result;
 }
 
-Napi::Value paging(const Info& info) {
-  Napi::Env env = info.Env();
-  Napi::Array result = Napi::Array::New(env);
-  for (const fabric::DevicePaging& device : fabric::pagingOfDevices()) {
-    Napi::Object entry = Napi::Object::New(env);
-    entry.Set("device", device.device);
-    entry.Set("onDemand", device.servesAll());
-    result.Set(result.Length(), entry);
-  }
-  return result;
-}
-
 const char* nameOf(fabric::PatchState state) {
   switch (state) {
     case fabric::PatchState::notNeeded:
@@ -123,7 +110,6 @@ Napi::Value patches(const Info& info) {
 
 void addDescribeFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("providers", Napi::Function::New<providers>(env, "providers"));
-  exports.Set("paging", Napi::Function::New<paging>(env, "paging"));
   exports.Set("patches", Napi::Function::New<patches>(env, "patches"));
   exports.Set("domains", Napi::Function::New<domains>(env, "domains"));
 }

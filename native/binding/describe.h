@@ -6,7 +6,7 @@
 
 namespace cinnabar::binding {
 
-/// Adds providers, domains, paging and patches, which describe this machine and what is changed in
+/// Adds providers, domains and patches, which describe this machine and what is changed in
 /// its libraries.
 void addDescribeFunctions(Napi::Env env, Napi::Object exports);
 

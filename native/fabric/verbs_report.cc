@@ -5,15 +5,15 @@
 #include <dlfcn.h>
 #include <linux/capability.h>
 #include <rdma/fi_errno.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
-
-#include "fabric/paging.h"
 
 namespace cinnabar::fabric {
 namespace {
@@ -87,7 +87,29 @@ std::string addressObstacle() {
          "verbs)";
 }
 
+/// As libfabric reads its variables.
+bool wishesForPaging() {
+  const char* value = getenv("FI_VERBS_USE_ODP");
+  if (value == nullptr) return false;
+  for (const char* yes : {"1", "true", "yes", "on"}) {
+    if (strcasecmp(value, yes) == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::string pagingObstacle(const std::string& root) {
+  if (!wishesForPaging()) return "";
+  std::string folder = root + "/sys/class/infiniband";
+  for (const std::string& device : entriesOf(folder)) {
+    // Only Soft-RoCE names the interface that it is made on so.
+    if (!isThere(folder + "/" + device + "/parent")) continue;
+    return "FI_VERBS_USE_ODP is set, and on-demand paging of Soft-RoCE (" + device +
+           ") puts data in wrong places: unset it";
+  }
+  return "";
+}
 
 std::string lockedMemoryObstacle() {
   rlimit limit{};
@@ -150,7 +172,7 @@ std::optional<Failure> verbsObstacle(const Library& library, const Provider& pro
   if (!device.empty()) return because(device.starts_with("this user") ? EACCES : FI_ENODEV, device);
   std::string locked = lockedMemoryObstacle();
   if (!locked.empty()) return because(FI_ENOMEM, locked);
-  std::string paging = pagingObstacle();
+  std::string paging = pagingObstacle("");
   if (!paging.empty()) return because(FI_EOPNOTSUPP, paging);
   auto addresses = addressesOf(library, provider);
   if (addresses.empty()) return because(FI_ENODATA, addressObstacle());

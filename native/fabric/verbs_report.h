@@ -19,6 +19,11 @@ std::optional<Failure> verbsObstacle(const Library& library, const Provider& pro
 std::string deviceObstacle(const std::string& root);  // the kernel's side, and our rights
 std::string driverObstacle(const std::string& root);  // ibverbs' provider libraries
 
+/// Why verbs cannot be used while the user asks for on-demand paging (FI_VERBS_USE_ODP); empty
+/// where the user does not. Soft-RoCE offers it and puts data in wrong places
+/// (docs/design/verbs.md).
+std::string pagingObstacle(const std::string& root);
+
 /// What an open that failed so should say.
 Failure explainVerbs(const Library& library, const Provider& provider, const RawAddress& source,
                      Failure failure);

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "fabric/needs.h"
-#include "fabric/paging.h"
 #include "fabric/patches.h"
 #include "fabric/verbs_report.h"
 #include "transport/shm/shm_transport.h"
@@ -67,7 +66,7 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
   if (isVerbs) {
     std::string obstacle = fabric::lockedMemoryObstacle();
     if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
-    obstacle = fabric::pagingObstacle();
+    obstacle = fabric::pagingObstacle("");
     if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
   }
   auto opened = fabric::Endpoint::open(*library, {.provider = provider, .source = source});

@@ -6,7 +6,6 @@ const functions: Readonly<Record<keyof Addon, true>> = {
   load: true,
   providers: true,
   domains: true,
-  paging: true,
   patches: true,
   open: true,
   close: true,

@@ -207,11 +207,6 @@ export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
   providers(): ProviderReport[];
   /** What the providers that suit this libfabric offer. Needs a successful `load`. */
   domains(): DomainReport[];
-  /**
-   * RDMA devices that can be opened here, and whether they fetch the pages of registered memory when they meet them, in
-   * every kind of transfer.
-   */
-  paging(): { readonly device: string; readonly onDemand: boolean }[];
   /** What is changed in libraries on this machine. Needs a successful `load`. */
   patches(): PatchReport[];
 

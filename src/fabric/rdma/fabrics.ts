@@ -20,11 +20,6 @@ export interface RdmaDeviceReport extends RdmaDevice {
    * Numeric addresses, as libfabric offers them. Empty where the device does not work; the entry of `verbs` says why.
    */
   readonly addresses: readonly string[];
-  /**
-   * Whether the device supports on-demand paging for every operation that Cinnabar uses. False where the device cannot
-   * be opened.
-   */
-  readonly onDemandPaging: boolean;
 }
 
 /**
@@ -63,7 +58,6 @@ export function describeFabrics(): FabricsReport {
   const native = addonIfThere();
   const domains = native === undefined || !libfabric.loaded ? [] : native.domains();
   const devices = rdmaDevices();
-  const paging = native === undefined || devices.length === 0 ? [] : native.paging();
   return {
     versions: {
       cinnabar: version(),
@@ -79,7 +73,6 @@ export function describeFabrics(): FabricsReport {
     devices: devices.map((device) => ({
       ...device,
       addresses: addressesOf(device, domains),
-      onDemandPaging: paging.some((other) => other.device === device.device && other.onDemand),
     })),
     connections: rdmaConnections({ pid: "all" }),
     lockedMemory: lockedMemory(),

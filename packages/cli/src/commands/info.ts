@@ -77,7 +77,7 @@ function fabrics(report: FabricsReport, terminal: Terminal): string {
 
 function devices(report: FabricsReport, terminal: Terminal): string {
   if (report.devices.length === 0) return "RDMA devices: none";
-  const rows = report.devices.flatMap(({ device, transport, ports, addresses, onDemandPaging }) =>
+  const rows = report.devices.flatMap(({ device, transport, ports, addresses }) =>
     ports.map(({ port, state, linkLayer, rate, interfaces, gids }) => [
       `${device}:${port}`,
       transport,
@@ -86,11 +86,10 @@ function devices(report: FabricsReport, terminal: Terminal): string {
       rate,
       interfaces.map(({ name, mtuBytes }) => `${name} (${mtuBytes})`).join(" ") || "-",
       addresses.join(" ") || "-",
-      onDemandPaging ? "yes" : "no",
       gids.map(({ gid, type }) => (type === "" ? gid : `${gid} ${type}`)).join(", "),
     ]),
   );
-  const heading = ["DEVICE", "KIND", "STATE", "LINK", "RATE", "INTERFACE (MTU)", "ADDRESSES", "ODP", "GIDS"];
+  const heading = ["DEVICE", "KIND", "STATE", "LINK", "RATE", "INTERFACE (MTU)", "ADDRESSES", "GIDS"];
   return table(terminal, heading, rows);
 }
 
