@@ -31,8 +31,6 @@ export type {
   PortDescription,
   PortQueues,
   QueueLevel,
-  QueuePairAttributes,
-  VerbsDescription,
 } from "./fabric/libfabric/port-report.ts";
 export type { HostScheme, NativeScheme, NodeScheme, SocketScheme } from "./fabric/libfabric/url.ts";
 export type { Absences, PortGauges } from "./fabric/port.ts";

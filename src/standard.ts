@@ -29,7 +29,6 @@ export type { DrainReport } from "./engine/drain.ts";
 export { Engine, type EngineOptions } from "./engine/engine.ts";
 export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { EngineHealth } from "./engine/engine-health.ts";
-export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
 export type { MappedFile } from "./memory/mapped-file.ts";
 export type { Pool, PooledMemory, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";

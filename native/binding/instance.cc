@@ -63,8 +63,6 @@ void Instance::closeListener(uint32_t number) {
 void Instance::closeAll() {
   for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
   for (uint32_t number = 0; number < listeners.size(); ++number) closeListener(number);
-  if (connections) releaseWake(connections->wake);
-  connections.reset();
   if (lostPages) releaseWake(lostPages->wake);
   lostPages.reset();
 }

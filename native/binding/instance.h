@@ -14,7 +14,6 @@
 #include "binding/wake.h"
 #include "crypto/aead.h"
 #include "engine/guard.h"
-#include "transport/verbs/connection_events.h"
 #include "transport/verbs/queue_pairs.h"
 
 namespace cinnabar::binding {
@@ -38,13 +37,6 @@ struct PortHolder {
   /// The pages of regions in memory of our own. They outlast the buffer, which a dying environment
   /// finalizes before it closes its ports.
   std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
-};
-
-/// A watch over connections, and who is called when it has something.
-struct WatchHolder {
-  std::unique_ptr<verbs::ConnectionWatch> watch;
-  Wake* wake = nullptr;  // deletes itself
-  Hold onEvents;
 };
 
 /// A listener for queue pairs with what keeps its memory alive until its endpoints are closed.
@@ -89,8 +81,6 @@ class Instance : public std::enable_shared_from_this<Instance> {
   /// Keys that JavaScript has, by handle. What is closed leaves nullptr for the next to use.
   std::vector<std::unique_ptr<crypto::Aead>> aeads;
 
-  /// The connections of this environment. Opened at first use, closed with the ports.
-  std::unique_ptr<WatchHolder> connections;
   /// Opened with the first mapped file, closed with the ports.
   std::unique_ptr<AlarmHolder> lostPages;
   /// Listeners for queue pairs, by number. What is closed leaves nullptr.

@@ -8,7 +8,7 @@
 
 namespace cinnabar::binding {
 
-/// Adds watchConnections, takeConnectionEvents and askRdma, which need no port.
+/// Adds askRdma, which needs no port.
 void addVerbsFunctions(Napi::Env env, Napi::Object exports);
 
 Napi::Object grantedObject(Napi::Env env, const fabric::Granted& granted);

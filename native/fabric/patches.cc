@@ -23,36 +23,30 @@ constexpr std::array kPatches = {
                "linkage table, to report each completion once and in order",
                "transfers over soft-iWARP never end, or the process crashes, when a connection "
                "breaks",
-               false, true},
-    PatchEntry{Patch::connectionEvents, "connection-events", "libfabric verbs",
-               "replaces rdma_get_cm_event and rdma_resolve_addr in libfabric's linkage table",
-               "no other way to read the RDMA connection manager's events; needed for the channel "
-               "cinnabar:rdma.connection alone",
-               true, true},
+               true},
     PatchEntry{
         Patch::processCopies, "process-copies", "Linux Yama",
         "lets processes of the same user copy from and to this process's memory "
         "(PR_SET_PTRACER), once it meets an shm peer in another process",
         "reads and writes over shm go through the rings, which takes two copies instead of one",
-        false, false},
+        false},
     PatchEntry{Patch::tcpSockets, "tcp-sockets", "libfabric tcp",
                "replaces socket, accept, connect, recv, send and others in libfabric's linkage "
                "table by functions that make the same calls, and check what comes",
                "bytes from anybody who can connect crash the process, child processes inherit the "
                "sockets, a refused connection is not noticed, and a process without descriptors "
                "spins",
-               false, true},
+               true},
     PatchEntry{Patch::connectionRefusals, "connection-refusals", "libfabric verbs",
                "replaces rdma_get_cm_event and rdma_connect in libfabric's linkage table by "
                "functions that make the same calls, and look at what they return",
-               "a connect to where nobody listens ends by its time limit, not at once", false,
-               false},
+               "a connect to where nobody listens ends by its time limit, not at once", false},
     PatchEntry{Patch::kernelSymbols, "kernel-symbols", "libfabric verbs",
                "replaces fopen in libfabric's linkage table by a function that finds no "
                "/proc/kallsyms",
                "libfabric reads 11 MB of kernel symbols once or twice as it starts, to learn of a "
                "use of graphics memory that Cinnabar never makes",
-               false, false},
+               false},
 };
 
 // The first release with Linux's soft-iWARP, and the first whose sources were not read.
@@ -104,7 +98,6 @@ PatchSwitches PatchSwitches::ofEnvironment() {
 PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitches& switches) {
   if (lists(switches.off, entry.name)) return PatchState::off;
   if (entry.canBeForced && lists(switches.on, entry.name)) return PatchState::ready;
-  if (entry.isOptional) return PatchState::off;
   return isNeeded ? PatchState::ready : PatchState::notNeeded;
 }
 
@@ -120,7 +113,6 @@ bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
       return hasQuirk(Quirk::hidesRefusals, "verbs;ofi_rxm", libfabric);
     case Patch::kernelSymbols:
       return hasQuirk(Quirk::readsKernelSymbols, "verbs", libfabric);
-    case Patch::connectionEvents:
     case Patch::processCopies:
       return false;
   }

@@ -11,13 +11,13 @@ namespace cinnabar::fabric {
 
 /// What Cinnabar changes that belongs to somebody else: tables and private structures of
 /// libraries, and one right of the process. Each is done only where a fault of that very version
-/// makes it necessary, or where the user asks for it, and each can be switched off.
+/// makes it necessary, or where the user asks for it on a version that is not known, and each can
+/// be switched off.
 enum class Patch {
   softIwarp,           // transport/verbs/soft_iwarp.h
-  connectionEvents,    // transport/verbs/connection_events.h
   processCopies,       // transport/shm/process_memory.h
   tcpSockets,          // transport/tcp/socket_calls.h
-  connectionRefusals,  // transport/verbs/connection_events.h
+  connectionRefusals,  // transport/verbs/refusals.h
   kernelSymbols,       // fabric/kernel_symbols.h
 };
 
@@ -27,14 +27,13 @@ struct PatchEntry {
   const char* library;  // whose it is
   const char* what;     // is changed
   const char* why;      // and what happens without it
-  bool isOptional;      // only where the user asks for it
   /// Whether the user may ask for it on a version that the tables do not have.
   bool canBeForced;
 };
 
 enum class PatchState {
   notNeeded,  // on this version
-  off,        // disabled, or optional and not asked for
+  off,        // disabled
   ready,      // applied when a port needs it
   applied,    // in this process
 };

@@ -39,7 +39,7 @@ enum class Quirk {
   /// Cut extents of a few bytes where they cross a page of the memory that they are read from.
   tearsShortExtents,
   /// Look at what libfabric's calls of the connection manager return
-  /// (transport/verbs/connection_events.h).
+  /// (transport/verbs/refusals.h).
   hidesRefusals,
   /// Let it find no kernel symbols (fabric/kernel_symbols.h).
   readsKernelSymbols,

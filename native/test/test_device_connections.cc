@@ -5,7 +5,7 @@
 
 #include "test/fake_provider.h"
 #include "test/harness.h"
-#include "transport/verbs/connection_events.h"
+#include "transport/verbs/refusals.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;

@@ -79,12 +79,6 @@ TEST_SUITE("patches") {
           PatchState::off);
   }
 
-  TEST_CASE("that nobody needs are off until the user asks for them") {
-    const PatchEntry& events = patchNamed("connection-events");
-    CHECK(choosePatch(events, true, {}) == PatchState::off);
-    CHECK(choosePatch(events, false, {.on = "connection-events"}) == PatchState::ready);
-  }
-
   TEST_CASE("are read from the environment, at each port that is opened") {
     REQUIRE(test::haveLibfabric());
     bool needed = needsPatch(Patch::tcpSockets, library()->loadedVersion, "");

@@ -25,7 +25,6 @@ import {
   type TransferOp,
   type Vouch,
 } from "./port.ts";
-import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./rdma/connection-events.ts";
 import { pinObstacle } from "./rdma/pinned-memory.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
@@ -96,7 +95,6 @@ export class NativePort implements Port {
   #registrationsMade = 0;
   #registrationsMadeBytes = 0;
   readonly #receiveSlots: number;
-  readonly #connectionEvents: string = "";
   #closed = false;
 
   /** Opens an endpoint that listens at `url`. Without a name or port it only connects. */
@@ -157,10 +155,6 @@ export class NativePort implements Port {
     this.maxPeers = opened.maxPeers === 0 ? Number.POSITIVE_INFINITY : opened.maxPeers;
     this.#receiveSlots = receiveSlots;
     if (listening && opened.trustsStreams) warnIfUnfiltered(this.url, opened.host);
-    if (this.scheme === "verbs") {
-      noteListening(opened.host, opened.service);
-      this.#connectionEvents = watchConnections(addon);
-    }
   }
 
   route(target: Target): Route {
@@ -358,10 +352,6 @@ export class NativePort implements Port {
             shed: level(gauges.shed),
           }
         : undefined,
-      verbs:
-        this.scheme === "verbs"
-          ? { connectionEvents: this.#connectionEvents, queuePair: lastGrantedOn(granted?.device ?? "") }
-          : undefined,
     };
   }
 
@@ -369,7 +359,6 @@ export class NativePort implements Port {
     if (this.#closed) return;
     this.#closed = true;
     this.#addon.close(this.#id);
-    if (this.scheme === "verbs") noteClosed(this.#addon, this.#opened.host, this.#opened.service);
     this.#completions.abandon(cancelled);
     for (const { onReleased } of this.#unreleased) onReleased?.();
     this.#unreleased = [];

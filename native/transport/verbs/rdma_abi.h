@@ -59,23 +59,10 @@ struct DeviceContext {
 
 struct CompletionQueue {
   DeviceContext* context;
-  void* channel;
-  void* userContext;
-  uint32_t handle;
-  int depth;
 };
-
-struct SharedReceiveQueue;
 
 struct QueuePairHandle {
   DeviceContext* context;
-  void* userContext;
-  void* domain;
-  CompletionQueue* sendCompletions;
-  CompletionQueue* receiveCompletions;
-  SharedReceiveQueue* shared;
-  uint32_t handle;
-  uint32_t number;
 };
 
 struct EventHandle;
@@ -106,50 +93,13 @@ struct EventHandle {
   uint8_t privateBytes;
 };
 
-struct QueuePairCapacity {
-  uint32_t sendDepth;
-  uint32_t receiveDepth;
-  uint32_t sendSegments;
-  uint32_t receiveSegments;
-  uint32_t inlineBytes;
-};
-
-/// struct ibv_qp_attr; the room behind what is read is more than any version has filled.
-struct QueuePairState {
-  int state;
-  int currentState;
-  int pathMtu;
-  int migration;
-  uint32_t queueKey;
-  uint32_t receiveSequence;
-  uint32_t sendSequence;
-  uint32_t peerNumber;
-  uint32_t access;
-  QueuePairCapacity capacity;
-  uint8_t rest[512];
-};
-
-/// struct ibv_qp_init_attr, likewise.
-struct QueuePairRequest {
-  uint8_t rest[512];
-};
-
-/// struct ibv_srq_attr.
-struct SharedReceiveState {
-  uint32_t depth;
-  uint32_t segments;
-  uint32_t limit;
-};
-
 static_assert(offsetof(WorkCompletion, queuePair) == 28);
 static_assert(sizeof(WorkCompletion) == 48);
 static_assert(offsetof(DeviceContext, operations.poll) == 8 + 11 * 8);
 static_assert(offsetof(DeviceContext, operations.postSend) == 8 + 25 * 8);
-static_assert(offsetof(QueuePairHandle, number) == 52);
 static_assert(offsetof(ConnectionHandle, local) == 32);
 static_assert(offsetof(ConnectionHandle, remote) == 160);
 static_assert(offsetof(ConnectionHandle, event) == 352);
 static_assert(offsetof(EventHandle, privateBytes) == 32);
-static_assert(offsetof(QueuePairState, capacity) == 36);
 
 }  // namespace cinnabar::verbs

@@ -4,7 +4,7 @@
 
 #include "transport/fabric_transport.h"
 #include "transport/verbs/connection_addresses.h"
-#include "transport/verbs/connection_events.h"
+#include "transport/verbs/refusals.h"
 
 namespace cinnabar::verbs {
 

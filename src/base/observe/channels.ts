@@ -51,12 +51,6 @@ export const channels = {
   laneServing: channel("cinnabar:lane.serving"),
   /** A worker exited unexpectedly: a `LaneDeath`. */
   laneDied: channel("cinnabar:lane.died"),
-  /**
-   * The RDMA connection manager reported an event: a `ConnectionEvent`. Covers every RDMA connection of the process.
-   * Needs `CINNABAR_PATCHES=connection-events` in the environment, because it patches libfabric. Subscribe before the
-   * engine opens its first verbs port: without a subscriber at that time the events are not collected.
-   */
-  connection: channel("cinnabar:rdma.connection"),
   /** The statistics that `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;

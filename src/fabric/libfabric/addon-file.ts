@@ -25,8 +25,6 @@ const functions: Readonly<Record<keyof Addon, true>> = {
   arm: true,
   disarm: true,
   setRef: true,
-  watchConnections: true,
-  takeConnectionEvents: true,
   askRdma: true,
   listenQueuePairs: true,
   closeQueuePairs: true,

@@ -36,8 +36,6 @@ export interface PortDescription {
   readonly registrationsMadeBytes: number;
   /** Present for a port on libfabric. */
   readonly granted?: GrantedAttributes | undefined;
-  /** Present for a verbs port. */
-  readonly verbs?: VerbsDescription | undefined;
   /** Present for a port of shm or net, and for a tcp port whose patch `tcp-sockets` is applied. */
   readonly connections?: ConnectionCounts | undefined;
 }
@@ -67,15 +65,6 @@ export const plainDescription: PortDescription = {
   registrationsMadeBytes: 0,
 };
 
-/** Description of a verbs port. */
-export interface VerbsDescription {
-  /** "published": events go to the channel `cinnabar:rdma.connection`. "not asked for": no subscriber when the port opened. Otherwise
-   * the reason why not, for example that `CINNABAR_PATCHES=connection-events` is not set. */
-  readonly connectionEvents: string;
-  /** Attributes of the newest connection on the port's device whose `established` event was published. */
-  readonly queuePair: QueuePairAttributes | undefined;
-}
-
 /**
  * Attributes that the provider granted when the port opened (fi_getinfo(3)). 0 and "" stand for what it does not
  * report.
@@ -95,27 +84,4 @@ export interface GrantedAttributes {
   /** Extents of one operation, locally and at the peer. */
   readonly localExtents: number;
   readonly remoteExtents: number;
-}
-
-/** Attributes of a connection's queue pair, as the RDMA device granted them. They may exceed what was requested. */
-export interface QueuePairAttributes {
-  /** Number of the queue pair on its device, and of the peer's. */
-  readonly number: number;
-  readonly peerNumber: number;
-  /** Largest packet on this connection's path (path MTU). */
-  readonly mtuBytes: number;
-  readonly sendDepth: number;
-  /**
-   * Depth of the receive queue; of the shared one where `sharesReceives` is true. 0 where the device does not report it
-   * (soft-iWARP).
-   */
-  readonly receiveDepth: number;
-  readonly sharesReceives: boolean;
-  /** Depth of the completion queue; the connections of a port share it. */
-  readonly completionDepth: number;
-  /** Memory segments of one send or receive. */
-  readonly sendSegments: number;
-  readonly receiveSegments: number;
-  /** Longest message that travels inside its work request (inline). */
-  readonly inlineBytes: number;
 }

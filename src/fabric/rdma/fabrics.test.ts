@@ -37,7 +37,6 @@ describe("describeFabrics", () => {
     const { patches } = describeFabrics();
     expect(patches.map(({ name }) => name)).toEqual([
       "soft-iwarp",
-      "connection-events",
       "process-copies",
       "tcp-sockets",
       "connection-refusals",
@@ -47,8 +46,6 @@ describe("describeFabrics", () => {
       expect(switchOff).toBe(`CINNABAR_NO_PATCHES=${name}`);
       expect(what.length * why.length).toBeGreaterThan(0);
     }
-    const events = patches.find(({ name }) => name === "connection-events");
-    expect(events).toMatchObject({ state: "off", switchOn: "CINNABAR_PATCHES=connection-events" });
     process.env.CINNABAR_NO_PATCHES = "all";
     try {
       for (const { state } of describeFabrics().patches) expect(["off", "applied"]).toContain(state);

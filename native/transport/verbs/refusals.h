@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fabric/address.h"
+
+namespace cinnabar::verbs {
+
+/// A connect from an address of ours that was refused because nobody listens at the peer's.
+struct Refusal {
+  fabric::RawAddress local;
+  fabric::RawAddress peer;
+  /// Inside the call that connects. Up to libfabric 1.17 the connection is then in the making for
+  /// ever, until its address is removed.
+  bool isInside = false;
+};
+
+/// Tells a port of connections that were refused. libfabric calls for them on the port's thread, or
+/// its guard's.
+///
+/// libfabric owns the channel that the connection manager's events come through, and takes each
+/// from it once. So they are read as libfabric reads them: in the tables by which it calls
+/// librdmacm stand functions of ours, from the first watch on and for good, that pass the call on
+/// and look at what it returned.
+class RefusalWatch {
+ public:
+  /// Watches connections from the host of `own`. nullptr where the patch is switched off. It
+  /// reports nothing where libfabric cannot be patched.
+  static std::unique_ptr<RefusalWatch> open(const fabric::RawAddress& own);
+  ~RefusalWatch();
+  RefusalWatch(const RefusalWatch&) = delete;
+  RefusalWatch& operator=(const RefusalWatch&) = delete;
+
+  /// Whether `take` has something.
+  const std::atomic<bool>& news() const { return news_; }
+  std::vector<Refusal> take();
+
+ private:
+  explicit RefusalWatch(std::string host) : host_(std::move(host)) {}
+  friend void tellRefusal(const Refusal& refusal);
+
+  std::string host_;
+  std::vector<Refusal> refusals_;
+  std::atomic<bool> news_ = false;
+};
+
+/// Hands a refusal to the watches of its host; for the functions that stand in librdmacm's place,
+/// and for tests.
+void tellRefusal(const Refusal& refusal);
+
+}  // namespace cinnabar::verbs
