@@ -20,14 +20,16 @@
 namespace cinnabar::fabric {
 namespace {
 
-// The symbol versions that belong to the headers compiled against (libfabric.map of 1.13 to 1.17):
-// struct fi_info grew in FABRIC_1.7 and 1.8, and a plain dlsym would fetch the newest entry point,
-// which reads past the end of our structures.
-constexpr const char* kInfoVersion = "FABRIC_1.3";
+// The symbol versions that belong to the headers compiled against (libfabric.map of 1.17 and 2.1):
+// struct fi_info grew in FABRIC_1.7 and 1.8. A plain dlsym would fetch the newest entry point, which
+// reads past the end of older structures.
+constexpr uint32_t kHeaders = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+constexpr bool kIsSecond = kHeaders >= FI_VERSION(2, 0);
+constexpr const char* kInfoVersion = kIsSecond ? "FABRIC_1.8" : "FABRIC_1.3";
 constexpr const char* kFabricVersion = "FABRIC_1.1";
 constexpr const char* kBaseVersion = "FABRIC_1.0";
 
-static_assert(FI_MAJOR_VERSION == 1 && FI_MINOR_VERSION >= 13 && FI_MINOR_VERSION <= 17,
+static_assert(kHeaders == FI_VERSION(1, 17) || (kIsSecond && kHeaders <= FI_VERSION(2, 1)),
               "other headers want other symbol versions: compare libfabric.map");
 
 constexpr uint32_t kOldest = FI_VERSION(1, 17);
