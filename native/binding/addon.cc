@@ -29,10 +29,6 @@ constexpr uint64_t kMostOffset = uint64_t{1} << 53;
 constexpr size_t kMostPath = 4096;
 constexpr uint64_t kNsPerMs = 1'000'000;
 
-Napi::Value number(const Info& info, int64_t value) {
-  return Napi::Number::New(info.Env(), static_cast<double>(value));
-}
-
 /// The port of the first argument, with its guard's lock for as long as this lives. False if there
 /// is no such port.
 class Used {
@@ -41,7 +37,7 @@ class Used {
 
   explicit Used(const Info& info, As as = As::use) {
     Instance* instance = Instance::of(info.Env());
-    if (instance != nullptr) holder_ = instance->find(info.Env(), info[0]);
+    if (instance != nullptr) holder_ = instance->ports.find(info.Env(), info[0]);
     if (holder_ == nullptr) return;
     lock_ = as == As::drive ? holder_->guard->drive() : holder_->guard->use();
   }
@@ -84,11 +80,7 @@ Napi::Value load(const Info& info) {
 }
 
 void close(const Info& info) {
-  uint64_t index;
-  Instance* instance = Instance::of(info.Env());
-  if (instance != nullptr && integer(info, 0, UINT32_MAX, &index)) {
-    instance->close(static_cast<uint32_t>(index));
-  }
+  if (Instance* instance = Instance::of(info.Env())) instance->closePort(info[0]);
 }
 
 Napi::Value admit(const Info& info) {
@@ -156,8 +148,7 @@ Napi::Value vouch(const Info& info) {
   vouch.everyNs = everyMs * kNsPerMs;
   vouch.forNs = forMs * kNsPerMs;
   if (info.Length() > 6 && !info[6].IsUndefined()) {
-    Instance* instance = Instance::of(info.Env());
-    vouch.seal = takeAead(*instance, info[6]);
+    vouch.seal = Instance::of(info.Env())->aeads.take(info.Env(), info[6]);
     if (vouch.seal == nullptr || vouch.seal->direction() != crypto::Aead::Direction::seal)
       return number(info, -EINVAL);
   }
@@ -326,34 +317,33 @@ Napi::Value connections(const Info& info) {
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   fabric::prepareEnvironment();
   if (!Instance::attach(env)) return exports;
-  auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
-  add("load", Napi::Function::New<load>(env, "load"));
-  add("close", Napi::Function::New<close>(env, "close"));
-  add("admit", Napi::Function::New<admit>(env, "admit"));
-  add("addressOf", Napi::Function::New<addressOf>(env, "addressOf"));
-  add("forget", Napi::Function::New<forget>(env, "forget"));
-  add("processOf", Napi::Function::New<processOf>(env, "processOf"));
-  add("vouch", Napi::Function::New<vouch>(env, "vouch"));
-  add("unvouch", Napi::Function::New<unvouch>(env, "unvouch"));
-  add("absences", Napi::Function::New<absences>(env, "absences"));
-  add("send", Napi::Function::New<send>(env, "send"));
-  add("register", Napi::Function::New<registerRegion>(env, "register"));
-  add("deregister", Napi::Function::New<deregister>(env, "deregister"));
-  add("read", Napi::Function::New<read>(env, "read"));
-  add("write", Napi::Function::New<write>(env, "write"));
-  add("progress", Napi::Function::New<progress>(env, "progress"));
-  add("arm", Napi::Function::New<arm>(env, "arm"));
-  add("disarm", Napi::Function::New<disarm>(env, "disarm"));
-  add("setRef", Napi::Function::New<setRef>(env, "setRef"));
-  add("gauge", Napi::Function::New<gauge>(env, "gauge"));
-  add("connections", Napi::Function::New<connections>(env, "connections"));
-  addOpenFunction(env, exports);
-  addCryptoFunctions(env, exports);
-  addDescribeFunctions(env, exports);
-  addMappedFileFunctions(env, exports);
-  addMemoryFunctions(env, exports);
-  addQueuePairFunctions(env, exports);
-  addVerbsFunctions(env, exports);
+  add<load>(exports, "load");
+  add<close>(exports, "close");
+  add<admit>(exports, "admit");
+  add<addressOf>(exports, "addressOf");
+  add<forget>(exports, "forget");
+  add<processOf>(exports, "processOf");
+  add<vouch>(exports, "vouch");
+  add<unvouch>(exports, "unvouch");
+  add<absences>(exports, "absences");
+  add<send>(exports, "send");
+  add<registerRegion>(exports, "register");
+  add<deregister>(exports, "deregister");
+  add<read>(exports, "read");
+  add<write>(exports, "write");
+  add<progress>(exports, "progress");
+  add<arm>(exports, "arm");
+  add<disarm>(exports, "disarm");
+  add<setRef>(exports, "setRef");
+  add<gauge>(exports, "gauge");
+  add<connections>(exports, "connections");
+  addOpenFunction(exports);
+  addCryptoFunctions(exports);
+  addDescribeFunctions(exports);
+  addMappedFileFunctions(exports);
+  addMemoryFunctions(exports);
+  addQueuePairFunctions(exports);
+  addVerbsFunctions(exports);
   return exports;
 }
 

@@ -2,7 +2,6 @@
 // Copyright The Cinnabar Authors
 #include "binding/crypto.h"
 
-#include <algorithm>
 #include <cerrno>
 
 #include "binding/arguments.h"
@@ -17,10 +16,6 @@ using Info = Napi::CallbackInfo;
 
 // The highest whole number that JavaScript counts to.
 constexpr uint64_t kMostNumber = (uint64_t{1} << 53) - 1;
-
-Napi::Value statusOf(const Info& info, int64_t status) {
-  return Napi::Number::New(info.Env(), static_cast<double>(status));
-}
 
 /// The memory of a Uint8Array, which may be empty.
 struct Memory {
@@ -41,12 +36,7 @@ bool readMemory(napi_env env, napi_value value, Memory* into) {
 
 Aead* aeadOf(const Info& info) {
   Instance* instance = Instance::of(info.Env());
-  uint64_t handle;
-  if (instance == nullptr || !readInteger(info.Env(), info[0], UINT32_MAX, &handle) ||
-      handle >= instance->aeads.size()) {
-    return nullptr;
-  }
-  return instance->aeads[handle].get();
+  return instance == nullptr ? nullptr : instance->aeads.find(info.Env(), info[0]);
 }
 
 Napi::Value libcrypto(const Info& info) {
@@ -77,30 +67,23 @@ Napi::Value openAead(const Info& info) {
       !crypto::suiteOf(suite) || napi_get_value_bool(env, info[1], &seals) != napi_ok ||
       !readMemory(env, info[2], &key) || key.length != crypto::kKeyBytes ||
       !readMemory(env, info[3], &iv) || iv.length != crypto::kIvBytes) {
-    return statusOf(info, -EINVAL);
+    return number(info, -EINVAL);
   }
   const crypto::Libcrypto* library = crypto::libcrypto().library;
-  if (library == nullptr) return statusOf(info, -ENOSYS);
+  if (library == nullptr) return number(info, -ENOSYS);
   auto direction = seals ? Aead::Direction::seal : Aead::Direction::open;
   auto aead = Aead::create(*library, *crypto::suiteOf(suite), direction, key.bytes, iv.bytes);
-  if (aead == nullptr) return statusOf(info, -ENOSYS);
-  auto& aeads = instance->aeads;
-  auto place = std::find(aeads.begin(), aeads.end(), nullptr);
-  if (place == aeads.end()) place = aeads.insert(place, nullptr);
-  *place = std::move(aead);
-  return statusOf(info, place - aeads.begin());
+  if (aead == nullptr) return number(info, -ENOSYS);
+  return number(info, instance->aeads.add(std::move(aead)));
 }
 
 void closeAead(const Info& info) {
-  if (Instance* instance = Instance::of(info.Env())) takeAead(*instance, info[0]);
+  if (Instance* instance = Instance::of(info.Env())) instance->aeads.take(info.Env(), info[0]);
 }
 
 Napi::Value aeads(const Info& info) {
   Instance* instance = Instance::of(info.Env());
-  if (instance == nullptr) return statusOf(info, 0);
-  const auto& all = instance->aeads;
-  return statusOf(
-      info, std::count_if(all.begin(), all.end(), [](auto& aead) { return aead != nullptr; }));
+  return number(info, instance == nullptr ? 0 : static_cast<int64_t>(instance->aeads.count()));
 }
 
 /// What lies in one piece of memory: the AAD, the text, the tag.
@@ -135,19 +118,19 @@ int read(const Info& info, Message* into) {
 Napi::Value sealMessage(const Info& info) {
   Message message;
   int status = read(info, &message);
-  if (status != 0) return statusOf(info, status);
+  if (status != 0) return number(info, status);
   bool sealed = message.aead->seal(message.number, {message.aad, message.aadBytes}, message.text(),
                                    message.text(), message.bytes, message.tag());
-  return statusOf(info, sealed ? 0 : -EINVAL);
+  return number(info, sealed ? 0 : -EINVAL);
 }
 
 Napi::Value openMessage(const Info& info) {
   Message message;
   int status = read(info, &message);
-  if (status != 0) return statusOf(info, status);
+  if (status != 0) return number(info, status);
   bool opened = message.aead->open(message.number, {message.aad, message.aadBytes}, message.text(),
                                    message.text(), message.bytes, message.tag());
-  return statusOf(info, opened ? 0 : -EBADMSG);
+  return number(info, opened ? 0 : -EBADMSG);
 }
 
 /// A text that goes from one memory to another, or stays where it is.
@@ -179,41 +162,34 @@ int read(const Info& info, Piece* into) {
 Napi::Value sealPiece(const Info& info) {
   Piece piece;
   int status = read(info, &piece);
-  if (status != 0) return statusOf(info, status);
+  if (status != 0) return number(info, status);
   bool sealed =
       piece.aead->seal(piece.number, {piece.aad.bytes, piece.aad.length}, piece.source.bytes,
                        piece.target.bytes, piece.source.length, piece.tag.bytes);
-  return statusOf(info, sealed ? 0 : -EINVAL);
+  return number(info, sealed ? 0 : -EINVAL);
 }
 
 Napi::Value openPiece(const Info& info) {
   Piece piece;
   int status = read(info, &piece);
-  if (status != 0) return statusOf(info, status);
+  if (status != 0) return number(info, status);
   bool opened =
       piece.aead->open(piece.number, {piece.aad.bytes, piece.aad.length}, piece.source.bytes,
                        piece.target.bytes, piece.source.length, piece.tag.bytes);
-  return statusOf(info, opened ? 0 : -EBADMSG);
+  return number(info, opened ? 0 : -EBADMSG);
 }
 
 }  // namespace
 
-std::unique_ptr<Aead> takeAead(Instance& instance, napi_value handle) {
-  uint64_t index;
-  if (!readInteger(instance.env(), handle, UINT32_MAX, &index) || index >= instance.aeads.size())
-    return nullptr;
-  return std::move(instance.aeads[index]);
-}
-
-void addCryptoFunctions(Napi::Env env, Napi::Object exports) {
-  exports.Set("libcrypto", Napi::Function::New<libcrypto>(env, "libcrypto"));
-  exports.Set("openAead", Napi::Function::New<openAead>(env, "openAead"));
-  exports.Set("closeAead", Napi::Function::New<closeAead>(env, "closeAead"));
-  exports.Set("aeads", Napi::Function::New<aeads>(env, "aeads"));
-  exports.Set("sealMessage", Napi::Function::New<sealMessage>(env, "sealMessage"));
-  exports.Set("openMessage", Napi::Function::New<openMessage>(env, "openMessage"));
-  exports.Set("sealPiece", Napi::Function::New<sealPiece>(env, "sealPiece"));
-  exports.Set("openPiece", Napi::Function::New<openPiece>(env, "openPiece"));
+void addCryptoFunctions(Napi::Object exports) {
+  add<libcrypto>(exports, "libcrypto");
+  add<openAead>(exports, "openAead");
+  add<closeAead>(exports, "closeAead");
+  add<aeads>(exports, "aeads");
+  add<sealMessage>(exports, "sealMessage");
+  add<openMessage>(exports, "openMessage");
+  add<sealPiece>(exports, "sealPiece");
+  add<openPiece>(exports, "openPiece");
 }
 
 }  // namespace cinnabar::binding

@@ -108,10 +108,10 @@ Napi::Value patches(const Info& info) {
 
 }  // namespace
 
-void addDescribeFunctions(Napi::Env env, Napi::Object exports) {
-  exports.Set("providers", Napi::Function::New<providers>(env, "providers"));
-  exports.Set("patches", Napi::Function::New<patches>(env, "patches"));
-  exports.Set("domains", Napi::Function::New<domains>(env, "domains"));
+void addDescribeFunctions(Napi::Object exports) {
+  add<providers>(exports, "providers");
+  add<patches>(exports, "patches");
+  add<domains>(exports, "domains");
 }
 
 }  // namespace cinnabar::binding

@@ -8,6 +8,6 @@ namespace cinnabar::binding {
 
 /// Adds providers, domains and patches, which describe this machine and what is changed in
 /// its libraries.
-void addDescribeFunctions(Napi::Env env, Napi::Object exports);
+void addDescribeFunctions(Napi::Object exports);
 
 }  // namespace cinnabar::binding

@@ -36,33 +36,17 @@ Instance* Instance::of(napi_env env) {
   return static_cast<Shared*>(data)->get();
 }
 
-PortHolder* Instance::find(napi_env env, napi_value number) {
-  uint64_t index = 0;
-  if (!readInteger(env, number, UINT32_MAX, &index) || index >= ports_.size()) return nullptr;
-  return ports_[index].get();
+void Instance::closePort(napi_value number) {
+  if (auto holder = ports.take(env_, number)) release(*holder);
 }
 
-uint32_t Instance::add(std::unique_ptr<PortHolder> holder) {
-  ports_.push_back(std::move(holder));
-  return static_cast<uint32_t>(ports_.size() - 1);
-}
-
-void Instance::close(uint32_t number) {
-  if (number >= ports_.size() || !ports_[number]) return;
-  std::unique_ptr<PortHolder> holder = std::move(ports_[number]);
-  release(*holder);
-}
-
-void Instance::closeListener(uint32_t number) {
-  if (number >= listeners.size() || !listeners[number]) return;
-  std::unique_ptr<QueuePairsHolder> holder = std::move(listeners[number]);
-  releaseWake(holder->wake);
-  holder->pairs.reset();
+void Instance::closeListener(napi_value number) {
+  if (auto holder = listeners.take(env_, number)) release(*holder);
 }
 
 void Instance::closeAll() {
-  for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
-  for (uint32_t number = 0; number < listeners.size(); ++number) closeListener(number);
+  while (auto holder = ports.takeAny()) release(*holder);
+  while (auto holder = listeners.takeAny()) release(*holder);
   if (lostPages) releaseWake(lostPages->wake);
   lostPages.reset();
 }
@@ -73,6 +57,11 @@ void Instance::release(PortHolder& holder) {
   holder.guard.reset();
   releaseWake(holder.wake);
   holder.port->close();
+}
+
+void Instance::release(QueuePairsHolder& holder) {
+  releaseWake(holder.wake);
+  holder.pairs.reset();
 }
 
 void Instance::releaseWake(Wake* wake) {

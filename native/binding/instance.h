@@ -6,11 +6,11 @@
 
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "base/allocation.h"
 #include "base/fd.h"
 #include "binding/arguments.h"
+#include "binding/handles.h"
 #include "binding/wake.h"
 #include "crypto/aead.h"
 #include "engine/guard.h"
@@ -67,35 +67,30 @@ class Instance : public std::enable_shared_from_this<Instance> {
   static bool attach(napi_env env);
   static Instance* of(napi_env env);
 
-  /// nullptr if there is no open port of that number.
-  PortHolder* find(napi_env env, napi_value number);
-  uint32_t add(std::unique_ptr<PortHolder> holder);
-  void close(uint32_t number);
-  void closeAll();
+  /// Each leaves its table at once, and closes what it had.
+  void closePort(napi_value number);
+  void closeListener(napi_value number);
 
   /// Calls a function of JavaScript's; what it throws becomes an uncaught exception.
   void call(const Hold& function);
 
   napi_env env() const { return env_; }
 
-  /// Keys that JavaScript has, by handle. What is closed leaves nullptr for the next to use.
-  std::vector<std::unique_ptr<crypto::Aead>> aeads;
-
+  Handles<PortHolder> ports;
+  Handles<QueuePairsHolder> listeners;  // for queue pairs
+  Handles<crypto::Aead> aeads;          // keys
   /// Opened with the first mapped file, closed with the ports.
   std::unique_ptr<AlarmHolder> lostPages;
-  /// Listeners for queue pairs, by number. What is closed leaves nullptr.
-  std::vector<std::unique_ptr<QueuePairsHolder>> listeners;
-  void closeListener(uint32_t number);
 
  private:
   explicit Instance(napi_env env) : env_(env) {}
+  void closeAll();
   void release(PortHolder& holder);
+  void release(QueuePairsHolder& holder);
   void releaseWake(Wake* wake);
   void onWakeClosed();
 
   napi_env env_;
-  // Numbers are never used again, so that a stale one cannot reach a newer port.
-  std::vector<std::unique_ptr<PortHolder>> ports_;
   int closingWakes_ = 0;
   napi_async_cleanup_hook_handle cleanup_ = nullptr;
   bool cleaning_ = false;

@@ -160,7 +160,7 @@ Napi::Value flushMapped(const Info& info) {
   uint64_t offset = 0, length = 0;
   if (file == nullptr || !readInteger(env, info[1], kMostFileOffset, &offset) ||
       !readInteger(env, info[2], kMostFileOffset, &length)) {
-    return Napi::Number::New(env, EINVAL);
+    return number(info, EINVAL);
   }
   auto* flush = new Flush(env, std::move(file), offset, length);
   flush->Queue();
@@ -169,12 +169,12 @@ Napi::Value flushMapped(const Info& info) {
 
 }  // namespace
 
-void addMappedFileFunctions(Napi::Env env, Napi::Object exports) {
-  exports.Set("watchLostPages", Napi::Function::New<watchLostPages>(env, "watchLostPages"));
-  exports.Set("mapFile", Napi::Function::New<mapFile>(env, "mapFile"));
-  exports.Set("showMapped", Napi::Function::New<showMapped>(env, "showMapped"));
-  exports.Set("isDamaged", Napi::Function::New<isDamaged>(env, "isDamaged"));
-  exports.Set("flushMapped", Napi::Function::New<flushMapped>(env, "flushMapped"));
+void addMappedFileFunctions(Napi::Object exports) {
+  add<watchLostPages>(exports, "watchLostPages");
+  add<mapFile>(exports, "mapFile");
+  add<showMapped>(exports, "showMapped");
+  add<isDamaged>(exports, "isDamaged");
+  add<flushMapped>(exports, "flushMapped");
 }
 
 }  // namespace cinnabar::binding

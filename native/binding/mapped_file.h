@@ -7,6 +7,6 @@
 namespace cinnabar::binding {
 
 /// Adds watchLostPages, mapFile, showMapped, isDamaged, and flushMapped, which need no port.
-void addMappedFileFunctions(Napi::Env env, Napi::Object exports);
+void addMappedFileFunctions(Napi::Object exports);
 
 }  // namespace cinnabar::binding

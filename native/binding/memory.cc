@@ -21,9 +21,9 @@ Napi::Value crc32c(const Info& info) {
   uint64_t seed;
   if (!readBytes(info.Env(), info[0], &bytes, &length) ||
       !readInteger(info.Env(), info[1], UINT32_MAX, &seed)) {
-    return Napi::Number::New(info.Env(), -EINVAL);
+    return number(info, -EINVAL);
   }
-  return Napi::Number::New(info.Env(), base::crc32c(bytes, length, static_cast<uint32_t>(seed)));
+  return number(info, base::crc32c(bytes, length, static_cast<uint32_t>(seed)));
 }
 
 Napi::Value noMemory(const Info& info, uint64_t bytes) {
@@ -68,7 +68,7 @@ Napi::Value release(const Info& info) {
 }
 
 Napi::Value allocatedBytes(const Info& info) {
-  return Napi::Number::New(info.Env(), static_cast<double>(Allocation::totalBytes()));
+  return number(info, static_cast<int64_t>(Allocation::totalBytes()));
 }
 
 }  // namespace
@@ -90,11 +90,11 @@ napi_status showInBuffer(napi_env env, const std::shared_ptr<Allocation>& alloca
   return status;
 }
 
-void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
-  exports.Set("crc32c", Napi::Function::New<crc32c>(env, "crc32c"));
-  exports.Set("allocate", Napi::Function::New<allocate>(env, "allocate"));
-  exports.Set("release", Napi::Function::New<release>(env, "release"));
-  exports.Set("allocatedBytes", Napi::Function::New<allocatedBytes>(env, "allocatedBytes"));
+void addMemoryFunctions(Napi::Object exports) {
+  add<crc32c>(exports, "crc32c");
+  add<allocate>(exports, "allocate");
+  add<release>(exports, "release");
+  add<allocatedBytes>(exports, "allocatedBytes");
 }
 
 }  // namespace cinnabar::binding

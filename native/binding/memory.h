@@ -19,6 +19,6 @@ napi_status showInBuffer(napi_env env, const std::shared_ptr<base::Allocation>& 
                          uint64_t offset, uint64_t length, napi_value* buffer);
 
 /// Adds crc32c, allocate, release, and allocatedBytes, which need no port.
-void addMemoryFunctions(Napi::Env env, Napi::Object exports);
+void addMemoryFunctions(Napi::Object exports);
 
 }  // namespace cinnabar::binding

@@ -170,13 +170,12 @@ Napi::Value open(const Info& info) {
   }
   held->guard =
       std::make_unique<engine::Guard>(*held->port, [wake = held->wake] { wake->nudge(); });
-  return openedObject(env, instance->add(std::move(holder)), asked.request.scheme, *held->port);
+  return openedObject(env, instance->ports.add(std::move(holder)), asked.request.scheme,
+                      *held->port);
 }
 
 }  // namespace
 
-void addOpenFunction(Napi::Env env, Napi::Object exports) {
-  exports.Set("open", Napi::Function::New<open>(env, "open"));
-}
+void addOpenFunction(Napi::Object exports) { add<open>(exports, "open"); }
 
 }  // namespace cinnabar::binding

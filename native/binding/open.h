@@ -7,6 +7,6 @@
 namespace cinnabar::binding {
 
 /// Adds open, which makes a port of a request.
-void addOpenFunction(Napi::Env env, Napi::Object exports);
+void addOpenFunction(Napi::Object exports);
 
 }  // namespace cinnabar::binding

@@ -19,20 +19,16 @@ constexpr size_t kMostEventsTaken = 256;
 constexpr size_t kEventBytes = kMostEventsTaken * kEventWords * sizeof(uint32_t);
 constexpr uint64_t kMostOffsetOfMemory = uint64_t{1} << 32;
 
-Napi::Value reply(const Info& info, int status) { return Napi::Number::New(info.Env(), status); }
-
 /// The listener that the first argument names; nullptr if it is not open.
 QueuePairsHolder* listenerOf(const Info& info) {
   Instance* instance = Instance::of(info.Env());
-  uint64_t number = 0;
-  if (instance == nullptr || !readInteger(info.Env(), info[0], UINT32_MAX, &number)) return nullptr;
-  return number < instance->listeners.size() ? instance->listeners[number].get() : nullptr;
+  return instance == nullptr ? nullptr : instance->listeners.find(info.Env(), info[0]);
 }
 
 bool readNumber(const Info& info, size_t index, uint32_t* into) {
-  uint64_t number = 0;
-  if (!readInteger(info.Env(), info[index], UINT32_MAX, &number)) return false;
-  *into = static_cast<uint32_t>(number);
+  uint64_t read = 0;
+  if (!readInteger(info.Env(), info[index], UINT32_MAX, &read)) return false;
+  *into = static_cast<uint32_t>(read);
   return true;
 }
 
@@ -75,17 +71,15 @@ Napi::Value listenQueuePairs(const Info& info) {
   holder->wake->start(false);
   fabric::HostPort address = holder->pairs->address();
   Napi::Object result = Napi::Object::New(env);
-  result.Set("listener", static_cast<double>(instance->listeners.size()));
+  result.Set("listener", instance->listeners.add(std::move(holder)));
   result.Set("host", address.host);
   result.Set("port", address.port);
-  instance->listeners.push_back(std::move(holder));
   return result;
 }
 
 void closeQueuePairs(const Info& info) {
   Instance* instance = Instance::of(info.Env());
-  uint32_t number = 0;
-  if (instance != nullptr && readNumber(info, 0, &number)) instance->closeListener(number);
+  if (instance != nullptr) instance->closeListener(info[0]);
 }
 
 Napi::Value registerForQueuePairs(const Info& info) {
@@ -93,13 +87,13 @@ Napi::Value registerForQueuePairs(const Info& info) {
   uint8_t* bytes = nullptr;
   size_t length = 0;
   if (holder == nullptr || !readBuffer(info.Env(), info[1], &bytes, &length))
-    return reply(info, -EINVAL);
+    return number(info, -EINVAL);
   int memory = holder->pairs->registerMemory(bytes, length);
-  if (memory < 0) return reply(info, memory);
+  if (memory < 0) return number(info, memory);
   auto index = static_cast<uint32_t>(memory);
   holder->memories[index] = Hold(info.Env(), info[1]);
   if (auto pages = base::Allocation::of(bytes)) holder->pages[index] = std::move(pages);
-  return reply(info, memory);
+  return number(info, memory);
 }
 
 void deregisterForQueuePairs(const Info& info) {
@@ -116,15 +110,15 @@ Napi::Value openQueuePair(const Info& info) {
   uint32_t pair = 0, sends = 0, receives = 0;
   if (holder == nullptr || !readNumber(info, 1, &pair) || !readNumber(info, 2, &sends) ||
       !readNumber(info, 3, &receives))
-    return reply(info, -EINVAL);
-  return reply(info, holder->pairs->open(pair, sends, receives));
+    return number(info, -EINVAL);
+  return number(info, holder->pairs->open(pair, sends, receives));
 }
 
 Napi::Value acceptQueuePair(const Info& info) {
   QueuePairsHolder* holder = listenerOf(info);
   uint32_t pair = 0;
-  if (holder == nullptr || !readNumber(info, 1, &pair)) return reply(info, -EINVAL);
-  return reply(info, holder->pairs->accept(pair));
+  if (holder == nullptr || !readNumber(info, 1, &pair)) return number(info, -EINVAL);
+  return number(info, holder->pairs->accept(pair));
 }
 
 void closeQueuePair(const Info& info) {
@@ -144,18 +138,18 @@ Napi::Value postToQueuePair(const Info& info) {
       !readInteger(info.Env(), info[4], kMostOffsetOfMemory, &posted.offset) ||
       !readInteger(info.Env(), info[5], kMostOffsetOfMemory, &posted.length) ||
       !readNumber(info, 6, &posted.token))
-    return reply(info, -EINVAL);
+    return number(info, -EINVAL);
   posted.work = static_cast<verbs::Work>(work);
   bool isTransfer = posted.work == verbs::Work::read || posted.work == verbs::Work::write;
   if (isTransfer && (!readBigInt(info.Env(), info[7], &posted.address) ||
                      !readInteger(info.Env(), info[8], UINT32_MAX, &posted.key)))
-    return reply(info, -EINVAL);
-  return reply(info, holder->pairs->post(pair, posted));
+    return number(info, -EINVAL);
+  return number(info, holder->pairs->post(pair, posted));
 }
 
 Napi::Value takeQueuePairEvents(const Info& info) {
   QueuePairsHolder* holder = listenerOf(info);
-  if (holder == nullptr) return reply(info, 0);
+  if (holder == nullptr) return number(info, 0);
   std::array<QueuePairEvent, kMostEventsTaken> events;
   size_t count = holder->pairs->take(events.data(), events.size());
   uint32_t* words = holder->eventWords;
@@ -167,24 +161,21 @@ Napi::Value takeQueuePairEvents(const Info& info) {
     *words++ = event.status;
     *words++ = event.bytes;
   }
-  return reply(info, static_cast<int>(count));
+  return number(info, static_cast<int>(count));
 }
 
 }  // namespace
 
-void addQueuePairFunctions(Napi::Env env, Napi::Object exports) {
-  auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
-  add("listenQueuePairs", Napi::Function::New<listenQueuePairs>(env, "listenQueuePairs"));
-  add("closeQueuePairs", Napi::Function::New<closeQueuePairs>(env, "closeQueuePairs"));
-  add("registerForQueuePairs",
-      Napi::Function::New<registerForQueuePairs>(env, "registerForQueuePairs"));
-  add("deregisterForQueuePairs",
-      Napi::Function::New<deregisterForQueuePairs>(env, "deregisterForQueuePairs"));
-  add("openQueuePair", Napi::Function::New<openQueuePair>(env, "openQueuePair"));
-  add("acceptQueuePair", Napi::Function::New<acceptQueuePair>(env, "acceptQueuePair"));
-  add("closeQueuePair", Napi::Function::New<closeQueuePair>(env, "closeQueuePair"));
-  add("postToQueuePair", Napi::Function::New<postToQueuePair>(env, "postToQueuePair"));
-  add("takeQueuePairEvents", Napi::Function::New<takeQueuePairEvents>(env, "takeQueuePairEvents"));
+void addQueuePairFunctions(Napi::Object exports) {
+  add<listenQueuePairs>(exports, "listenQueuePairs");
+  add<closeQueuePairs>(exports, "closeQueuePairs");
+  add<registerForQueuePairs>(exports, "registerForQueuePairs");
+  add<deregisterForQueuePairs>(exports, "deregisterForQueuePairs");
+  add<openQueuePair>(exports, "openQueuePair");
+  add<acceptQueuePair>(exports, "acceptQueuePair");
+  add<closeQueuePair>(exports, "closeQueuePair");
+  add<postToQueuePair>(exports, "postToQueuePair");
+  add<takeQueuePairEvents>(exports, "takeQueuePairEvents");
 }
 
 }  // namespace cinnabar::binding

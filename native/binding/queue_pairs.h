@@ -7,6 +7,6 @@
 namespace cinnabar::binding {
 
 /// Adds the functions of src/fabric/libfabric/queue-pair-addon.ts.
-void addQueuePairFunctions(Napi::Env env, Napi::Object exports);
+void addQueuePairFunctions(Napi::Object exports);
 
 }  // namespace cinnabar::binding

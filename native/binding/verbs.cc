@@ -19,34 +19,31 @@ Napi::Value askRdma(const Info& info) {
   bool ofOne = !info[1].IsUndefined();
   if (!readInteger(info.Env(), info[0], UINT8_MAX, &command) ||
       (ofOne && !readInteger(info.Env(), info[1], UINT32_MAX, &device))) {
-    return Napi::Number::New(info.Env(), -EINVAL);
+    return number(info, -EINVAL);
   }
   std::vector<uint8_t> answer;
   int status = verbs::askKernel(static_cast<uint16_t>(command),
                                 ofOne ? static_cast<int64_t>(device) : -1, &answer);
-  if (status < 0) return Napi::Number::New(info.Env(), status);
+  if (status < 0) return number(info, status);
   return bytesObject(info.Env(), answer);
 }
 
 }  // namespace
 
 Napi::Object grantedObject(Napi::Env env, const fabric::Granted& granted) {
-  auto number = [](uint64_t value) { return static_cast<double>(value); };
   Napi::Object object = Napi::Object::New(env);
   object.Set("device", granted.device);
-  object.Set("mtuBytes", number(granted.mtuBytes));
-  object.Set("sendDepth", number(granted.sendDepth));
-  object.Set("receiveDepth", number(granted.receiveDepth));
-  object.Set("completionDepth", number(granted.completionDepth));
-  object.Set("injectBytes", number(granted.injectBytes));
-  object.Set("maxMessageBytes", number(granted.maxMessageBytes));
-  object.Set("localExtents", number(granted.localExtents));
-  object.Set("remoteExtents", number(granted.remoteExtents));
+  object.Set("mtuBytes", static_cast<double>(granted.mtuBytes));
+  object.Set("sendDepth", static_cast<double>(granted.sendDepth));
+  object.Set("receiveDepth", static_cast<double>(granted.receiveDepth));
+  object.Set("completionDepth", static_cast<double>(granted.completionDepth));
+  object.Set("injectBytes", static_cast<double>(granted.injectBytes));
+  object.Set("maxMessageBytes", static_cast<double>(granted.maxMessageBytes));
+  object.Set("localExtents", static_cast<double>(granted.localExtents));
+  object.Set("remoteExtents", static_cast<double>(granted.remoteExtents));
   return object;
 }
 
-void addVerbsFunctions(Napi::Env env, Napi::Object exports) {
-  exports.Set("askRdma", Napi::Function::New<askRdma>(env, "askRdma"));
-}
+void addVerbsFunctions(Napi::Object exports) { add<askRdma>(exports, "askRdma"); }
 
 }  // namespace cinnabar::binding

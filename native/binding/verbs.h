@@ -9,7 +9,7 @@
 namespace cinnabar::binding {
 
 /// Adds askRdma, which needs no port.
-void addVerbsFunctions(Napi::Env env, Napi::Object exports);
+void addVerbsFunctions(Napi::Object exports);
 
 Napi::Object grantedObject(Napi::Env env, const fabric::Granted& granted);
 

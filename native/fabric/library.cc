@@ -21,8 +21,8 @@ namespace cinnabar::fabric {
 namespace {
 
 // The symbol versions that belong to the headers compiled against (libfabric.map of 1.17 and 2.1):
-// struct fi_info grew in FABRIC_1.7 and 1.8. A plain dlsym would fetch the newest entry point, which
-// reads past the end of older structures.
+// struct fi_info grew in FABRIC_1.7 and 1.8. A plain dlsym would fetch the newest entry point,
+// which reads past the end of older structures.
 constexpr uint32_t kHeaders = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
 constexpr bool kIsSecond = kHeaders >= FI_VERSION(2, 0);
 constexpr const char* kInfoVersion = kIsSecond ? "FABRIC_1.8" : "FABRIC_1.3";

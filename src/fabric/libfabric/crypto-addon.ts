@@ -7,7 +7,7 @@ export interface CryptoAddon {
    * Returns a handle for `closeAead`; -ENOSYS (-38) where libcrypto does not have the suite, or is missing.
    */
   openAead(suite: number, seals: boolean, key: Uint8Array, iv: Uint8Array): number;
-  /** Cleanses the key. The handle may name another cipher from then on. */
+  /** Cleanses the key. The handle names nothing then, until some 2,000 others have had its place. */
   closeAead(aead: number): void;
   /** The ciphers of this thread that are open, for leak checks. */
   aeads(): number;

@@ -5,7 +5,7 @@ import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { Aead } from "./aead.ts";
 import { NodeCrypto } from "./node-crypto.ts";
 import { referenceSeal, textSealedTo } from "./reference-ciphers.test-support.ts";
-import { suiteNames, tagBytes } from "./suites.ts";
+import { suiteNames, suites, tagBytes } from "./suites.ts";
 
 /** Bytes that follow from a seed. */
 function bytesOf(seed: string, length: number): Buffer {
@@ -41,6 +41,19 @@ function pairOf(suite: (typeof suiteNames)[number], library: CryptoAddon) {
 afterEach(() => {
   for (const aead of open.splice(0)) aead.close();
   for (const library of Object.values(libraries)) expect(library.aeads()).toBe(0);
+});
+
+it("a handle of the addon that was closed names nothing, though another has its place", () => {
+  const addon = libraries["the addon"];
+  const memory = new Uint8Array(64);
+  const first = addon.openAead(suites["aes-256-gcm"], true, key, iv);
+  expect(addon.sealMessage(first, memory, 0, 0, 16, 1)).toBe(0);
+  addon.closeAead(first);
+  const second = addon.openAead(suites["aes-256-gcm"], true, key, iv);
+  expect(addon.sealMessage(first, memory, 0, 0, 16, 2)).toBe(-9); // EBADF
+  addon.closeAead(first);
+  expect([addon.aeads(), addon.sealMessage(second, memory, 0, 0, 16, 1)]).toEqual([1, 0]);
+  addon.closeAead(second);
 });
 
 describe.each(combinations)("$suite by $name", ({ suite, library }) => {
