@@ -49,6 +49,21 @@ describe("watching a signal", () => {
     expect(items[0]?.heard).toEqual(["x"]);
   });
 
+  it("listens as long as anybody watches", () => {
+    const { signal } = new AbortController();
+    const [first, second] = [new Item(), new Item()];
+    const listeners = () => getEventListeners(signal, "abort").length;
+    for (let round = 0; round < 2; round++) {
+      watchAbort(signal, first);
+      watchAbort(signal, second);
+      unwatchAbort(signal, first);
+      expect(listeners()).toBe(1);
+      unwatchAbort(signal, second);
+      unwatchAbort(signal, second);
+      expect(listeners()).toBe(0);
+    }
+  });
+
   it("keeps signals apart, and does not mind one that nobody watched", () => {
     const [one, two] = [new AbortController(), new AbortController()];
     const item = new Item();

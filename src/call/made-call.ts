@@ -8,32 +8,35 @@ export interface Abortable {
   onAbort(reason: unknown): void;
 }
 
-/**
- * The open calls of each signal. A signal is often shared by many calls, and a listener apiece costs more than a small
- * call does.
- */
-const watched = new WeakMap<AbortSignal, Set<Abortable>>();
+/** The open calls of one signal. A signal is often shared by many calls: one listener serves them all. */
+class Watch {
+  readonly items = new Set<Abortable>();
+
+  handleEvent({ target }: Event): void {
+    const { reason } = target as AbortSignal;
+    for (const open of [...this.items]) open.onAbort(reason);
+  }
+}
+
+const watches = new WeakMap<AbortSignal, Watch>();
 
 /**
- * Calls `item.onAbort` when the signal aborts, until `unwatchAbort`. One listener serves all calls of a signal; it
- * stays with the signal, which holds nothing by it but an empty set.
+ * Calls `item.onAbort` when the signal aborts, until `unwatchAbort`. The listener goes with the last item: Node keeps a
+ * signal of `AbortSignal.any` or `AbortSignal.timeout` for as long as it has a listener.
  */
 export function watchAbort(signal: AbortSignal, item: Abortable): void {
-  let items = watched.get(signal);
-  if (items === undefined) {
-    items = new Set();
-    watched.set(signal, items);
-    const all = items;
-    const fire = () => {
-      for (const open of [...all]) open.onAbort(signal.reason);
-    };
-    signal.addEventListener("abort", fire, { once: true });
+  let watch = watches.get(signal);
+  if (watch === undefined) {
+    watch = new Watch();
+    watches.set(signal, watch);
   }
-  items.add(item);
+  if (watch.items.size === 0) signal.addEventListener("abort", watch, { once: true });
+  watch.items.add(item);
 }
 
 export function unwatchAbort(signal: AbortSignal, item: Abortable): void {
-  watched.get(signal)?.delete(item);
+  const watch = watches.get(signal);
+  if (watch?.items.delete(item) && watch.items.size === 0) signal.removeEventListener("abort", watch);
 }
 
 /** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
@@ -85,6 +88,7 @@ export abstract class MadeCall extends Timed implements Abortable {
   protected unlisten(): void {
     const signals = this.#signals;
     if (signals === undefined) return;
+    this.#signals = undefined;
     if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
     for (const signal of signals) unwatchAbort(signal, this);
   }
