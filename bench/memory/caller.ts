@@ -21,9 +21,7 @@ export async function open(url: string, phase: "sent" | "waiting"): Promise<Call
   const server = url.startsWith("mem:") ? await openHolder(url) : undefined;
   const engine = await Engine.open();
   const window =
-    phase === "sent"
-      ? { adaptive: false }
-      : { maxInFlight: 1, minInFlight: 1, maxWaiting: 5_000_000, maxWaitingBytes: 4 * 2 ** 30 };
+    phase === "sent" ? {} : { maxInFlight: 1, maxWaiting: 5_000_000, maxWaitingBytes: 4 * 2 ** 30 };
   const client = (await engine.connect(url, { window })).client(Hold, { timeoutMs });
   const calls: Promise<unknown>[] = [];
 

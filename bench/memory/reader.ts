@@ -16,7 +16,7 @@ const batch = 500;
 /** A consumer of streams that have no items. */
 export async function open(url: string): Promise<Reader> {
   const engine = await Engine.open();
-  const client = (await engine.connect(url, { window: { adaptive: false } })).client(Hold);
+  const client = (await engine.connect(url)).client(Hold);
   const streams: ItemStream<unknown>[] = [];
   return {
     ...usage,

@@ -1,4 +1,4 @@
-import { type Client, type ConnectOptions, Engine, RpcError } from "cinnabar";
+import { type Client, Engine, RpcError } from "cinnabar";
 import type { Party } from "../suite/child.ts";
 import { percentile } from "../suite/statistics.ts";
 import { Overload, type Work } from "./contract.ts";
@@ -80,17 +80,13 @@ class Tally {
 }
 
 /** So many engines in one process, as so many clients. */
-export async function open(
-  url: string,
-  engines: number,
-  window: NonNullable<ConnectOptions["window"]>,
-): Promise<OverloadCallers> {
+export async function open(url: string, engines: number): Promise<OverloadCallers> {
   const opened: Engine[] = [];
   const clients: Client<typeof Overload>[] = [];
   for (let i = 0; i < engines; i++) {
     const engine = await Engine.open();
     opened.push(engine);
-    clients.push((await engine.connect(url, { window })).client(Overload));
+    clients.push((await engine.connect(url)).client(Overload));
   }
   const client = (number: number) => clients[number % clients.length] as Client<typeof Overload>;
 

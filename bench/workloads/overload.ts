@@ -10,21 +10,12 @@ import type { Run, Workload } from "../suite/workload.ts";
 const server = new URL("../overload/server.js", import.meta.url);
 const callers = new URL("../overload/callers.js", import.meta.url);
 
-/** The three that hold load back. Each can be made to hold nothing back by its options. */
-const controls = ["window", "credits", "admission"] as const;
+/** The two that hold load back. Each can be made to hold nothing back by its options. */
+const controls = ["credits", "admission"] as const;
 type Control = (typeof controls)[number];
 
 /** Which of them are at work. */
-const variants: readonly (readonly Control[])[] = [
-  controls,
-  ["credits", "admission"],
-  ["window", "admission"],
-  ["window", "credits"],
-  ["window"],
-  ["credits"],
-  ["admission"],
-  [],
-];
+const variants: readonly (readonly Control[])[] = [controls, ["credits"], ["admission"], []];
 
 const places = 8;
 /** Callers in engines of their own, in one process. */
@@ -41,12 +32,12 @@ export interface OverloadSizes {
 
 const full: OverloadSizes = { loadMs: 1_800, burstCalls: 40_000, burstMs: 3_000, variants: variants.length };
 
-/** What each of the three controls of overload is for. */
+/** What each of the two controls of overload is for. */
 export const overload: Workload = {
   name: "overload",
   title: "Overload, with each of its controls switched off in turn",
   about:
-    "A server over shm is asked for 1, 2 and 4 times what it can do, by four clients that do not wait for each other's answers; calls have half a second. What the window (W), the credits (C) and the limits of the admission queue (A) do is seen by which of them are at work. " +
+    "A server over shm is asked for 1, 2 and 4 times what it can do, by four clients that do not wait for each other's answers; calls have half a second. What few credits (C) and the limits of the admission queue (A) do is seen by which of them are at work. " +
     "waiting: 8 handlers at once, 10 ms each. computing: handlers of 1 ms on the server's only thread. burst: 40,000 calls of 4 KiB at once, to handlers that wait for 3 s, of which any number may run.",
   families: ["overload"],
   selection: "named",
@@ -71,6 +62,7 @@ const boundless: AdmissionOptions = {
   maxQueueMs: 2_147_483_647,
   targetQueueMs: 2_147_483_647,
 };
+const few: EngineOptions["limits"] = { maxRequests: 16 };
 const uncounted: EngineOptions["limits"] = { maxRequests: 2 ** 19, maxRequestsInAll: 1_000_000_000 };
 
 export async function measureOverload(run: Run, sizes: OverloadSizes): Promise<Figure[]> {
@@ -90,7 +82,7 @@ export async function measureOverload(run: Run, sizes: OverloadSizes): Promise<F
   return figures.all;
 }
 
-/** W, C and A for what is at work. */
+/** C and A for what is at work. */
 function nameOf(active: readonly Control[]): string {
   return active.length === 0 ? "none" : active.map((control) => control.charAt(0).toUpperCase()).join("");
 }
@@ -102,12 +94,11 @@ async function withBoth<T>(
 ): Promise<T> {
   const name = `overload ${nameOf(active)}`;
   const listen = `shm://cinnabar-overload-${process.pid}`;
-  const limits = active.includes("credits") ? {} : uncounted;
-  const window = { adaptive: active.includes("window") };
+  const limits = active.includes("credits") ? few : uncounted;
   const serving = await Child.start<OverloadServer>(`${name}, server`, server, [listen, admission, limits]);
   let calling: Child<OverloadCallers> | undefined;
   try {
-    const args = [await serving.ask("url"), engines, window];
+    const args = [await serving.ask("url"), engines];
     calling = await Child.start<OverloadCallers>(`${name}, callers`, callers, args);
     return await body(serving, calling);
   } finally {

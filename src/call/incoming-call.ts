@@ -92,9 +92,6 @@ const queuedWording: EndWording = {
   },
 };
 
-/** What a frame can tell: 71 minutes. */
-const longestUs = 0xffff_ffff;
-
 /** What the server of a call tells its caller beside items and answer. Most calls have none. */
 export class AnswerMetadata {
   /** Before the first item or the answer. Undefined: nobody has looked at them. */
@@ -147,20 +144,10 @@ export class IncomingCall extends Timed {
   onStill: (() => void) | undefined;
   /** When its request arrived, on the engine's clock. */
   startedMs = 0;
-  /** How long its message may have lain there before that, in whole microseconds: this thread was busy. */
-  layUs = 0;
   /** How long its input was pulled, in whole microseconds. */
   pullingUs = 0;
   /** How long it waited for its turn, with all it needs here, in whole microseconds. */
   queuedUs = 0;
-  /**
-   * How long its request waited for this thread, in whole microseconds, at least 1. It is what the caller's window
-   * follows, so the wait in an admission queue does not count. 0 before the handler begins, and when no handler of its
-   * own was begun.
-   */
-  waitedUs = 0;
-  /** Admission control decides when its handler begins, and rejects what is too much. */
-  isAdmitted = false;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
@@ -255,7 +242,6 @@ export class IncomingCall extends Timed {
     this.metadata = request.metadata;
     this.bodyBytes = request.bodyBytes;
     this.startedMs = request.startedMs;
-    this.layUs = request.layUs;
     this.pullingUs = request.pullingUs;
   }
 
@@ -276,7 +262,6 @@ export class IncomingCall extends Timed {
   /** Its handler begins. */
   begin(): void {
     this.handler = "here";
-    this.waitedUs = Math.min(Math.max(1, this.layUs), longestUs);
   }
 
   /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */

@@ -8,24 +8,14 @@ describe("the options of connect", () => {
       reconnect: { whileLost: "fail", baseDelayMs: 50, maxDelayMs: 2000 },
       window: {
         maxInFlight: 2 ** 20,
-        minInFlight: 16,
         maxWaiting: 131_072,
         maxWaitingBytes: 64 * 1024 * 1024,
-        adaptive: true,
       },
       lanes: { policy: "twoChoices", keyOf: undefined },
       name: undefined,
     };
     expect(resolveConnectOptions({}, 700)).toEqual({ ...common, incarnation: undefined });
     expect(resolveBalanceOptions({}, 700)).toMatchObject({ ...common, pins: false, slowStartMs: 0 });
-  });
-
-  it("have a least window that does not exceed the largest", () => {
-    const { window } = resolveConnectOptions({ window: { maxInFlight: 4 } }, 700);
-    expect(window).toMatchObject({ minInFlight: 4, maxInFlight: 4 });
-    expect(() => resolveConnectOptions({ window: { minInFlight: 5, maxInFlight: 4 } }, 700)).toThrow(
-      new RangeError("connect: window.minInFlight is 5, above maxInFlight 4; it must not be"),
-    );
   });
 
   it.each([

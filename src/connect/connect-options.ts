@@ -1,10 +1,8 @@
-import { defaultWindow, type WindowLimits, type WindowOptions } from "../base/flow/in-flight-window.ts";
+import { defaultWindow, type WindowOptions } from "../base/flow/in-flight-window.ts";
 import {
   anything,
-  boolean,
   callback,
   checkedBy,
-  completed,
   type FieldsOf,
   fail,
   group,
@@ -173,10 +171,8 @@ const laneFields = {
 
 const windowFields = {
   maxInFlight: integer(1, 2 ** 20, defaultWindow.maxInFlight),
-  minInFlight: integer(1, 2 ** 20),
   maxWaiting: integer(0, 10_000_000, defaultWindow.maxWaiting),
   maxWaitingBytes: integer(1024, Number.MAX_SAFE_INTEGER, defaultWindow.maxWaitingBytes),
-  adaptive: boolean(defaultWindow.adaptive),
 } satisfies FieldsOf<WindowOptions>;
 
 /** The option `reconnect`. */
@@ -203,7 +199,7 @@ const maxNameLength = 2048;
 const commonFields = {
   timeoutMs: milliseconds(),
   reconnect: reconnectField,
-  window: completed(group(windowFields), completeWindow),
+  window: group(windowFields),
   lanes: group(laneFields),
   name: nameField,
   // `ServedServices` checks them.
@@ -267,18 +263,4 @@ export function resolveConnectOptions(
       );
   const resolved = resolveOptions("connect", options, connectFields);
   return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
-}
-
-/** @throws RangeError when the least window is above the largest. */
-function completeWindow(
-  { minInFlight, ...window }: Resolved<typeof windowFields>,
-  where: string,
-  name: string,
-): WindowLimits {
-  const { maxInFlight } = window;
-  if (minInFlight !== undefined && minInFlight > maxInFlight)
-    throw new RangeError(
-      `${where}: ${name}.minInFlight is ${minInFlight}, above maxInFlight ${maxInFlight}; it must not be`,
-    );
-  return { ...window, minInFlight: minInFlight ?? Math.min(defaultWindow.minInFlight, maxInFlight) };
 }

@@ -287,6 +287,6 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
 }
 
 const allServe: ToldHealth["notServing"] = [];
-const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
+const noWindow: WindowStats = { limit: 0, credits: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;

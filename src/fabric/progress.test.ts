@@ -286,34 +286,6 @@ describe("progress", () => {
     expect(port.turns).toBe(1);
   });
 
-  it("says since when at the earliest what it hands out has waited", async () => {
-    const { port, progress } = setUp();
-    const told: { polledMs: number; arrivedMs: number }[] = [];
-    port.progress = () => {
-      port.turns++;
-      told.push({ polledMs: performance.now(), arrivedMs: progress.arrivedMs });
-      // Traffic at first: on a slow machine one turn may take as long as it lingers.
-      return told.length < 5 ? 1 : 0;
-    };
-    await until(() => port.arms === 1);
-    expect(told.length).toBeGreaterThanOrEqual(5);
-    for (let i = 1; i < told.length; i++) {
-      const { arrivedMs, polledMs } = told[i] as (typeof told)[number];
-      expect(arrivedMs).toBeLessThanOrEqual(polledMs);
-      // Not what the last turn had been asked for already.
-      expect(arrivedMs).toBeGreaterThanOrEqual((told[i - 2] ?? { polledMs: 0 }).polledMs);
-      expect(arrivedMs).toBeLessThanOrEqual((told[i - 1] as (typeof told)[number]).polledMs);
-    }
-    // What wakes a port has just come.
-    await manyTurns();
-    const before = told.length;
-    const wokenMs = performance.now();
-    port.onWake();
-    await until(() => told.length > before);
-    expect(told[before]?.arrivedMs).toBeGreaterThanOrEqual(wokenMs);
-    progress.close();
-  });
-
   it("leaves a removed port alone", async () => {
     const { port, progress } = setUp();
     await until(() => port.arms === 1);

@@ -1,4 +1,3 @@
-import { systemTimeOf } from "../base/time/clock.ts";
 import { armDetached, runDetached } from "../base/time/detached-context.ts";
 import { realTimers } from "../base/time/real-timers.ts";
 import { nobody, type Port, type PortSink } from "./port.ts";
@@ -20,8 +19,6 @@ export interface Turns {
   flushSoon(queue: Flushable): void;
   /** Work has begun that goes on behind this turn, in microtasks: the turn must not wait for what may arrive. */
   goOn(): void;
-  /** The earliest time at which the entries being delivered can have arrived. */
-  readonly arrivedMs: number;
 }
 
 /**
@@ -72,17 +69,6 @@ export class Progress implements Turns {
   /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
   #looking = false;
   #activeMs = 0;
-  /** When the ports were last polled; Infinity while they sleep, because a sleeping port wakes at once. */
-  #polledMs = Number.POSITIVE_INFINITY;
-  #arrivedMs = 0;
-
-  /**
-   * The earliest time at which the entries being delivered can have arrived, on the time of `systemClock`: the
-   * time of the last poll. They have waited since then if the thread was busy.
-   */
-  get arrivedMs(): number {
-    return systemTimeOf(this.#arrivedMs);
-  }
 
   add(port: Port): void {
     this.#ports.add(port);
@@ -208,8 +194,6 @@ export class Progress implements Turns {
   /** Polls one port or all. Returns whether anything arrived. */
   #progress(spinUs: number, nowMs: number, only?: Port): boolean {
     let active = false;
-    this.#arrivedMs = Math.min(nowMs, this.#polledMs);
-    this.#polledMs = nowMs;
     this.#delivering = true;
     let lostUs = 0;
     let caught = 0;
@@ -325,7 +309,6 @@ export class Progress implements Turns {
       this.#slowPoll.unref();
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
-    this.#polledMs = Number.POSITIVE_INFINITY;
     this.#looking = false;
     // A turn that is due would find the ports asleep.
     realTimers.clearImmediate(this.#scheduled);

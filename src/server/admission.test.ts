@@ -37,8 +37,6 @@ describe("admission", () => {
     asked[1]?.end();
     expect(began(asked)).toEqual([true, true, true, false]);
     expect(asked.map(({ call }) => call.queuedUs)).toEqual([0, 0, 8000, 0]);
-    // The window of the caller does not follow the wait for a place.
-    expect(asked.map(({ call }) => call.waitedUs)).toEqual([1, 1, 1, 0]);
     for (const each of asked) each.end();
     expect(gate.admission.stats()).toMatchObject({ running: 0, queued: 0, queuedBytes: 0, longestWaitMs: 0 });
     expect([gate.most, gate.wheel.size]).toEqual([2, 0]);

@@ -88,7 +88,6 @@ export class Admission implements AdmittedRequestListener {
     // The input is complete now. The call's own times say when that is, so the clock need not be read.
     const nowMs = call.startedMs + call.pullingUs / 1000;
     const request = new AdmittedRequest(this, queue, method, call, session, input, nowMs);
-    call.isAdmitted = true;
     if (this.#closed) return this.#endUnavailable(request);
     if (this.#hasRoom && queue.hasRoom && queue.waiting.size === 0) return this.#begin(request, nowMs);
     const out = this.#queue(request);

@@ -154,8 +154,6 @@ export class ReplayEntry implements Answering, Awaited {
     this.#waiting.clear();
     for (const request of waiting) {
       if (!begun) request.handler = "none";
-      // A call that joined later waited for less, and its wait was not measured.
-      if (request.startedMs === call.startedMs) request.waitedUs = call.waitedUs;
       if (call.answerMetadata !== undefined) request.answerAs(call.answerMetadata);
       request.settle(sent);
     }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { codeNumbers, type RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { errorWord, isByAdmission, packError, parseError } from "./fault.ts";
+import { errorWord, packError, parseError } from "./fault.ts";
 
 describe("error body", () => {
   it("carries message, reason, data and retry time, and nothing else", () => {
@@ -17,11 +17,6 @@ describe("error body", () => {
     });
     expect(packError(error)).toEqual({ m: "no such file", r: "NotFound", d: { id: 1 }, a: 20 });
     expect(packError(new RpcError({ code: "internal", message: "x" }))).toEqual({ m: "x" });
-  });
-
-  it("says whether admission control kept the handler from starting", () => {
-    const bodies = [{ m: "x", q: true }, { m: "x", q: 1 }, { m: "x" }, undefined, "q"];
-    expect(bodies.map(isByAdmission)).toEqual([true, false, false, false, false]);
   });
 
   it("comes back as a remote error", () => {

@@ -3,8 +3,8 @@ import { type ReceivedMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,
- * `a` milliseconds to wait before the next attempt, `n` true if no handler was started, `q` true if
- * admission control kept it from starting. The code is the word of the frame. Causes and stacks are never sent.
+ * `a` milliseconds to wait before the next attempt, `n` true if no handler was started. The code is the word of the
+ * frame. Causes and stacks are never sent.
  */
 export interface ErrorBody {
   readonly m: string;
@@ -12,7 +12,6 @@ export interface ErrorBody {
   readonly d?: unknown;
   readonly a?: number;
   readonly n?: true;
-  readonly q?: true;
 }
 
 const maxMessageLength = 2048;
@@ -33,11 +32,6 @@ export function packError(error: RpcError): ErrorBody {
 /** An error without its data, where that cannot be sent, and with less of its message where that is too long. */
 export function packMessage({ plainMessage, reason }: RpcError): ErrorBody {
   return { m: plainMessage.slice(0, 200), ...(reason === undefined ? {} : { r: reason }) };
-}
-
-/** Whether the body of an error says that admission control kept the handler from starting. */
-export function isByAdmission(body: unknown): boolean {
-  return typeof body === "object" && body !== null && (body as Record<string, unknown>).q === true;
 }
 
 /** Decodes the error of a peer. Entries of a wrong form are ignored: an error must not cause another. */

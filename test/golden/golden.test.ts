@@ -154,18 +154,18 @@ function rendezvousOf({ body }: VectorFrame) {
   return { key: BigInt(meaning.key), address: BigInt(meaning.address), bytes: meaning.bytes };
 }
 
-/** Call ids, each with the microseconds that the call waited. */
-function executedOf({ body }: VectorFrame): readonly (readonly [id: number, waitedUs: number])[] | undefined {
-  return (body as { $executed?: [number, number][] } | undefined)?.$executed;
+/** Call ids. */
+function executedOf({ body }: VectorFrame): readonly number[] | undefined {
+  return (body as { $executed?: number[] } | undefined)?.$executed;
 }
 
 /** What this implementation reads in a frame of executed calls. */
-function readExecuted(slabView: DataView, at: number, bodyBytes: number): [number, number][] {
-  const read: [number, number][] = [];
+function readExecuted(slabView: DataView, at: number, bodyBytes: number): number[] {
+  const read: number[] = [];
   const session = { port: { slabView }, fault: (text: string) => expect.fail(text) };
   const calls = {
     find: (id: number) => ({ id, isOneWay: true }),
-    onExecuted: ({ id }: { id: number }, waitedUs: number) => read.push([id, waitedUs]),
+    onExecuted: ({ id }: { id: number }) => read.push(id),
     sendWaiting: () => {},
   };
   const take = executedFrames(session as unknown as SessionContext, calls as unknown as OutgoingCalls);
@@ -182,7 +182,7 @@ function encoded({ session, nonce, number, frames }: Vector): string {
   }
   const port = new FakePort(2, 16_384);
   const ignore = () => {};
-  const progress = { wake: ignore, flushSoon: ignore, goOn: ignore, arrivedMs: 0 };
+  const progress = { wake: ignore, flushSoon: ignore, goOn: ignore };
   const listener = {
     onRoom: ignore,
     onSendFailed: ignore,
@@ -212,7 +212,7 @@ function encoded({ session, nonce, number, frames }: Vector): string {
         state: "open",
       };
       const calls = new ExecutedCalls(session as unknown as SessionContext);
-      for (const [id, waitedUs] of executed) calls.add({ id, method: 0, waitedUs } as IncomingCall);
+      for (const id of executed) calls.add({ id, method: 0 } as IncomingCall);
       calls.flush();
     } else if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
     else if (rendezvous !== undefined) {

@@ -72,8 +72,7 @@ describe.each(fabricsAndNet)("a server killed over %s", (fabric) => {
   it("fails all that is open with unavailable, in whatever phase it is, and leaves nothing", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
     const engine = await openEngine({ heartbeatMs });
-    // On a busy machine the adaptive window may be so narrow that all uploads wait: together they are more than the default allows.
-    const peer = await engine.connect(url, { window: { maxWaitingBytes: 128 * mebi } });
+    const peer = await engine.connect(url);
     const trial = peer.client(Trial, { timeoutMs: 50_000 });
     const written = engine.expose(new Uint8Array(8 * mebi), { access: "write" });
     const read = engine.expose(new Uint8Array(8 * mebi), { access: "read" });

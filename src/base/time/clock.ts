@@ -81,8 +81,3 @@ class SystemClock implements Clock {
 }
 
 export const systemClock: Clock = new SystemClock();
-
-/** What `systemClock` shows at a real time of just now. */
-export function systemTimeOf(realMs: number): number {
-  return fakedTime.unused ? realMs + fakedTime.aheadMs : systemClock.now();
-}

@@ -21,10 +21,6 @@ class FakedTime {
   #nowMs = 0;
   #sourceMs = 0;
 
-  get unused(): boolean {
-    return this.fakes === undefined;
-  }
-
   /** The time while timers are faked, and the first time afterwards. */
   now(): number {
     if (setTimeout === realTimers.setTimeout) this.#leave();

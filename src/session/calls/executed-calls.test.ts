@@ -6,9 +6,9 @@ import { expectFault, id, open } from "./scripted-session.test-support.ts";
 
 const mostInFrame = 128;
 
-/** Call ids, each with the microseconds that the call waited, as they travel. */
-function bodyOf(calls: readonly (readonly [callId: number, waitedUs: number])[]): Uint8Array {
-  return new Uint8Array(Uint32Array.from(calls.flat()).buffer);
+/** Call ids as they travel. */
+function bodyOf(callIds: readonly number[]): Uint8Array {
+  return new Uint8Array(Uint32Array.from(callIds).buffer);
 }
 
 const request = (slot: number): FrameSpec => ({
@@ -17,9 +17,9 @@ const request = (slot: number): FrameSpec => ({
   word: 1000,
   body: slot,
 });
-const executed = (...calls: (readonly [number, number])[]): FrameSpec => ({
+const executed = (...callIds: number[]): FrameSpec => ({
   kind: frameKind.executed,
-  body: bodyOf(calls),
+  body: bodyOf(callIds),
 });
 
 describe("one-way calls that were executed", () => {
@@ -34,7 +34,7 @@ describe("one-way calls that were executed", () => {
     return { ...all, begin, end, flush };
   }
 
-  it("are reported in one frame at the end of a turn, with how long each waited", () => {
+  it("are reported in one frame at the end of a turn", () => {
     const all = serving();
     const { incoming, host } = all;
     all.begin(3);
@@ -44,10 +44,7 @@ describe("one-way calls that were executed", () => {
     expect([incoming.size, host.wheel.size, host.counters.requestsSucceeded]).toEqual([0, 0, 3]);
     expect(all.flush()).toBe(true);
     expect(all.port.frames).toMatchObject([{ kind: frameKind.executed, callId: 0, word: 0 }]);
-    const waited = (slot: number) => all.method.calls[slot]?.call.waitedUs ?? 0;
-    expect(all.port.frames[0]?.body).toEqual(
-      bodyOf([1, 0, 2].map((slot) => [id(1, slot), waited(slot)] as const)),
-    );
+    expect(all.port.frames[0]?.body).toEqual(bodyOf([1, 0, 2].map((slot) => id(1, slot))));
     expect(all.flush()).toBe(false);
   });
 
@@ -56,9 +53,9 @@ describe("one-way calls that were executed", () => {
     all.begin(mostInFrame + 1);
     for (let slot = 0; slot <= mostInFrame; slot++) all.end(slot);
     all.session.flush();
-    expect(all.port.frames.map(({ body }) => body.byteLength)).toEqual([8 * mostInFrame]);
+    expect(all.port.frames.map(({ body }) => body.byteLength)).toEqual([4 * mostInFrame]);
     all.flush();
-    expect(all.port.frames.map(({ body }) => body.byteLength)).toEqual([8 * mostInFrame, 8]);
+    expect(all.port.frames.map(({ body }) => body.byteLength)).toEqual([4 * mostInFrame, 4]);
   });
 
   it("are answered one by one when they fail, and when they are not one-way", () => {
@@ -109,26 +106,25 @@ describe("one-way calls that the peer has executed", () => {
     const calls = Array.from({ length: 4 }, () => new OneWay());
     const all = made(calls, 2);
     expect([all.outgoing.size, all.outgoing.waiting.size]).toEqual([2, 2]);
-    all.receive(executed([calls[0]?.id ?? 0, 700], [calls[1]?.id ?? 0, 0]));
+    all.receive(executed(calls[0]?.id ?? 0, calls[1]?.id ?? 0));
     expect([all.outgoing.size, all.outgoing.waiting.size]).toEqual([2, 0]);
-    expect(all.outgoing.window.stats().toldWaitMs).toBe(0.7);
     // Numbers of calls that have ended say nothing of those that have the slots now.
-    all.receive(executed([id(1, 0), 1], [id(1, 1), 1], [id(1, 7), 1]));
+    all.receive(executed(id(1, 0), id(1, 1), id(1, 7)));
     expect(all.host.counters.lateAnswers).toBe(3);
-    all.receive(executed([calls[2]?.id ?? 0, 1], [calls[3]?.id ?? 0, 1]));
+    all.receive(executed(calls[2]?.id ?? 0, calls[3]?.id ?? 0));
     expect([all.outgoing.size, all.session.state]).toEqual([0, "open"]);
   });
 
   it("are a fault where a call waits for its answer", () => {
     const call = new FakeCall();
     const all = made([call]);
-    all.receive(executed([call.id, 1]));
+    all.receive(executed(call.id));
     expectFault(all, `call ${call.id} is not one-way and needs an answer`);
   });
 
-  it.each([0, 4, 12])("are a fault in a body of %i bytes", (bytes) => {
+  it.each([0, 2, 6])("are a fault in a body of %i bytes", (bytes) => {
     const all = made([new OneWay()]);
     all.receive({ kind: frameKind.executed, body: new Uint8Array(bytes) });
-    expectFault(all, `executed calls take 8 bytes each, and ${bytes} came`);
+    expectFault(all, `executed calls take 4 bytes each, and ${bytes} came`);
   });
 });

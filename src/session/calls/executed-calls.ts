@@ -6,8 +6,8 @@ import type { SessionContext } from "../connection/context.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { OutgoingCalls } from "./outgoing-calls.ts";
 
-/** For each call of an `executed` frame: its number, and how long it waited, in microseconds. */
-const callBytes = 8;
+/** For each call of an `executed` frame: its number. */
+const callBytes = 4;
 /** This many leave without waiting for more: their callers may wait for the places that they free. */
 const mostInFrame = 128;
 
@@ -28,14 +28,12 @@ export class ExecutedCalls implements Flushable {
   }
 
   /** A call has succeeded. False where it is not one-way: it needs an answer. */
-  add({ id, method, waitedUs }: IncomingCall): boolean {
+  add({ id, method }: IncomingCall): boolean {
     const { served, services } = this.#session;
     if (isBuiltin(method) || served.methods[method]?.isOneWay !== true) return false;
     this.#body ??= new Uint8Array(mostInFrame * callBytes);
     this.#view ??= new DataView(this.#body.buffer);
-    const at = this.#count * callBytes;
-    this.#view.setUint32(at, id, true);
-    this.#view.setUint32(at + 4, waitedUs, true);
+    this.#view.setUint32(this.#count * callBytes, id, true);
     if (++this.#count === mostInFrame) this.#send();
     else services.progress.flushSoon(this);
     return true;
@@ -65,7 +63,7 @@ export function executedFrames(session: SessionContext, calls: OutgoingCalls): F
       const callId = view.getUint32(each, true);
       const call = calls.find(callId);
       if (call === undefined) session.services.counters.lateAnswers++;
-      else if (call.isOneWay) calls.onExecuted(call, view.getUint32(each + 4, true));
+      else if (call.isOneWay) calls.onExecuted(call);
       else return session.fault(`call ${callId} is not one-way and needs an answer`);
     }
     calls.sendWaiting();

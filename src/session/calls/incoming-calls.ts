@@ -171,7 +171,6 @@ export class IncomingCalls implements Answering {
     const beyond = isBuiltin(method) || this.#isBack(slot) ? undefined : this.#enter();
     call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
     this.#readMs = -1;
-    call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
     if ((flags & frameFlag.control) !== 0) call.priority = "control";
     call.metadata = prefix.metadata;
     call.bodyBytes = bodyBytes - prefix.bytes;
@@ -350,7 +349,7 @@ export class IncomingCalls implements Answering {
     const metadata = this.#metadataOf(call);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
-    const word = call.items === undefined ? call.waitedUs : call.items.sent;
+    const word = call.items?.sent ?? 0;
     if (outcome.value === undefined) {
       this.#succeed(call);
       return this.#outbox.raw(this.#headOf(frameKind.response, call, word, flags), 0, noBytes, metadata);
@@ -411,10 +410,7 @@ export class IncomingCalls implements Answering {
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const head = this.#headOf(frameKind.error, call, errorWord(error), flags);
-    const begun =
-      call.handler === "none" && !head.isControl
-        ? { n: true as const, ...(call.isAdmitted ? { q: true as const } : {}) }
-        : undefined;
+    const begun = call.handler === "none" && !head.isControl ? { n: true as const } : undefined;
     // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
     for (const pack of [packError, packMessage]) {
       try {

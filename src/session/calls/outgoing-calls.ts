@@ -1,4 +1,3 @@
-import { codeToNumber } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { InFlightWindow } from "../../base/flow/in-flight-window.ts";
 import { currentCall } from "../../call/current-call.ts";
@@ -8,7 +7,7 @@ import { ChosenSlots, SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
-import { isByAdmission, parseError } from "../../wire/fault.ts";
+import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
@@ -31,7 +30,6 @@ import {
 } from "./waiting-calls.ts";
 import { WindowQueue } from "./window-queue.ts";
 
-const exhaustedWord = codeToNumber("resource_exhausted");
 const maxTimeLeftMs = 0xffff_ffff;
 /**
  * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
@@ -82,7 +80,7 @@ export class OutgoingCalls implements ControlRequestSender {
   #firstBuiltin = 0;
   /**
    * How many of `#calls` are streams. They take credits as all calls do. But they may be open for long and idle, so
-   * what the peer's load allows is for the others.
+   * `maxInFlight` is for the others.
    */
   #streams = 0;
 
@@ -366,8 +364,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (call.items !== undefined) {
       if (kind === frameKind.response) call.items.onItemsEnd(word);
       if (session.state === "ended") return;
-    } else if (kind === frameKind.response && word !== 0 && table === this.#calls)
-      this.#queue.learn(call, word, this.#calls.size);
+    }
     if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
     if ((flags & more) !== 0) return this.#onAnswerWithMore(call, at, bodyBytes, flags, kind);
     this.#endWith(call, kind, word, at, bodyBytes, undefined);
@@ -401,16 +398,14 @@ export class OutgoingCalls implements ControlRequestSender {
     metadata: Metadata | undefined,
   ): void {
     this.#finish(call);
-    // When nobody waits any more, only a rejection is decoded, because it tells about the peer's load.
-    if (call.settled && (kind !== frameKind.error || word !== exhaustedWord)) return;
+    if (call.settled) return;
     const value = this.#session.bodies.valueAt(at, bodyBytes, call.builtin);
     this.#end(call, kind, word, value, metadata);
   }
 
   /** A one-way call, which holds no grants, has been executed. */
-  onExecuted(call: OutgoingCall, waitedUs: number): void {
+  onExecuted(call: OutgoingCall): void {
     const table = this.#tableOf(call.id);
-    if (waitedUs !== 0 && table === this.#calls) this.#queue.learn(call, waitedUs, this.#calls.size);
     table.release(call.id);
     this.#offers.release(requestBody(call.id));
     if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
@@ -437,24 +432,13 @@ export class OutgoingCalls implements ControlRequestSender {
     if (value === malformed) return call.onFailure(broken(this.#session.peerName));
     if (value === tooLarge)
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
-    if (metadata !== undefined && !call.settled && !call.tellTrailers(metadata)) return;
-    if (kind === frameKind.error) {
-      const error = parseError(word, value, metadata);
-      this.#onPushBack(call, error, value);
-      if (!call.settled) call.onFailure(error);
-    } else call.onValue(value, this.#queue.answeredMs);
-  }
-
-  /** The window narrows for what the peer rejected, unless its admission control holds the load back already. */
-  #onPushBack(call: OutgoingCall, { code, notExecuted }: RpcError, body: unknown): void {
-    if (notExecuted !== true || isByAdmission(body)) return;
-    if (code === "resource_exhausted" || code === "deadline_exceeded")
-      this.#queue.onPushBack(call, this.#calls.size);
+    if (metadata !== undefined && !call.tellTrailers(metadata)) return;
+    if (kind === frameKind.error) call.onFailure(parseError(word, value, metadata));
+    else call.onValue(value, this.#queue.answeredMs);
   }
 
   /** Every caller gets `reason`; what the calls have granted is handed over. */
   end(reason: RpcError): Grant[] {
-    this.#queue.stop();
     this.#waitingBack.clear();
     const calls = [...this, ...this.#controlRequests];
     const grants: Grant[] = [];

@@ -1,18 +1,11 @@
 import { InFlightWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
-import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { exhausted } from "./call-errors.ts";
 import { inputBytes } from "./input-bytes.ts";
 import { WaitingCalls, type WaitingControlRequest } from "./waiting-calls.ts";
 
-/** How often to look whether calls starve. */
-const starvedMs = 1000;
-
-/**
- * The window of a session's outgoing calls: what answers make of it, and the users' calls that wait for a place in it. A
- * call that finds one does not enter here until its answer comes.
- */
+/** The window of a session's outgoing calls, and the users' calls that wait for a place in it. */
 export class WindowQueue {
   readonly window: InFlightWindow;
   readonly waiting: WaitingCalls;
@@ -21,9 +14,6 @@ export class WindowQueue {
   readonly #send: () => void;
   /** When the message that is being taken apart arrived; -1 as long as nobody has asked. */
   #messageMs = -1;
-  #stopWatching: (() => void) | undefined;
-  /** One for all answers: most calls bring one. */
-  readonly #sample = { nowMs: 0.5, sentMs: 0.5, waitedMs: 0.5, inFlight: 0, limited: false };
 
   constructor(session: SessionContext, limits: WindowLimits, send: () => void) {
     this.#session = session;
@@ -53,7 +43,6 @@ export class WindowQueue {
     }
     call.phase = "waiting";
     counters.callsWaited++;
-    this.#watchStarving();
     for (const { call: other } of out) {
       counters.callsNotAdmitted++;
       other.onFailure(exhausted(`a control call displaced this one: ${this.#levels()}`));
@@ -87,22 +76,6 @@ export class WindowQueue {
     this.#messageMs = -1;
   }
 
-  /** Learns from an answer how long its request waited for the peer's thread. */
-  learn(call: OutgoingCall, waitedUs: number, inFlight: number): void {
-    const sample = this.#sample;
-    sample.nowMs = this.answeredMs;
-    sample.sentMs = sentMsOf(call);
-    sample.waitedMs = waitedUs / 1000;
-    sample.inFlight = inFlight;
-    sample.limited = this.waiting.size > 0 || inFlight >= this.window.limit;
-    this.window.onAnswer(sample);
-  }
-
-  /** The peer has rejected a call for its load. It is not among those in flight any more. */
-  onPushBack(call: OutgoingCall, inFlight: number): void {
-    if (!call.builtin) this.window.onPushBack(this.answeredMs, sentMsOf(call), inFlight + 1);
-  }
-
   /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
   get answeredMs(): number {
     const { receiving, services } = this.#session;
@@ -110,34 +83,4 @@ export class WindowQueue {
     if (this.#messageMs < 0) this.#messageMs = services.clock.now();
     return this.#messageMs;
   }
-
-  /**
-   * While calls wait because the window is narrow, it is looked at now and then: those in flight may be long by their
-   * nature, and no answer come that says so.
-   */
-  #watchStarving(): void {
-    if (this.#stopWatching !== undefined || !this.window.narrowed) return;
-    const { clock } = this.#session.services;
-    this.#stopWatching = clock.timer(
-      starvedMs,
-      () => {
-        this.#stopWatching = undefined;
-        if (this.waiting.size === 0) return;
-        this.window.onStarved(clock.now());
-        this.#send();
-        if (this.waiting.size > 0) this.#watchStarving();
-      },
-      true,
-    );
-  }
-
-  /** The session has ended. */
-  stop(): void {
-    this.#stopWatching?.();
-  }
-}
-
-/** When its request left, on the engine's clock. */
-function sentMsOf({ startedMs, sentUs }: OutgoingCall): number {
-  return startedMs + sentUs / 1000;
 }

@@ -54,9 +54,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly probed: WatchedSession[] = [];
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
   heardMs = 0;
-  /** How long messages lay there before they are handed out. */
-  layMs = 0;
-  readonly progress = new FakeProgress(() => this.clock.now() - this.layMs);
+  readonly progress = new FakeProgress();
 
   constructor(limits: Partial<EngineLimits> = {}) {
     this.limits = { ...usualLimits, ...limits };
@@ -108,16 +106,6 @@ export class FakeServices implements EngineServices, SessionWatch {
 
 /** Progress whose turns are the test's: what wants to be flushed stays on the list. */
 class FakeProgress implements Turns {
-  readonly #arrivedMs: () => number;
-
-  constructor(arrivedMs: () => number) {
-    this.#arrivedMs = arrivedMs;
-  }
-
-  get arrivedMs(): number {
-    return this.#arrivedMs();
-  }
-
   wake(): void {}
 
   flushSoon(_queue: Flushable): void {}

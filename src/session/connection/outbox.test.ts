@@ -40,7 +40,7 @@ function setUp({
     bodyLimit: 2 ** 29,
     watches: 0,
   };
-  const progress = { wake() {}, flushSoon: () => void told.dirty++, goOn() {}, arrivedMs: 0 };
+  const progress = { wake() {}, flushSoon: () => void told.dirty++, goOn() {} };
   const listener: OutboxListener = {
     onRoom: () => void told.rooms++,
     onSendFailed: (status) => void told.failed.push(status),

@@ -4,7 +4,7 @@ import { SendTurns } from "./send-turns.ts";
 
 it("has no turn wait for what may arrive behind which its takers go on", () => {
   const outbox = { congested: false };
-  const progress = { wake: () => {}, flushSoon: () => {}, goOn: vi.fn(), arrivedMs: 0 };
+  const progress = { wake: () => {}, flushSoon: () => {}, goOn: vi.fn() };
   const turns = new SendTurns(outbox as Outbox, progress);
   const taken: string[] = [];
   turns.flush();

@@ -10,11 +10,6 @@ import { seeded } from "../../hostile/support/random.ts";
 export interface Scenario {
   /** The server: its places, and which requests wait for one. */
   readonly admission: AdmissionOptions;
-  /**
-   * What the places stand for. `admission`: the server's admission control, whose wait the server does not report.
-   * `thread`: the server's busy thread, whose wait it reports.
-   */
-  readonly places: "admission" | "thread";
   /** How long handlers take on the average. */
   readonly handlerMs: number;
   /** How that is distributed: `steady`, a tenth more or less; or `wild`, exponentially above a tenth of it. */
@@ -22,6 +17,8 @@ export interface Scenario {
   /** From one side to the other. */
   readonly networkMs: number;
   readonly clients: number;
+  /** Requests that the server takes in flight of each client. */
+  readonly credits: number;
   readonly window: Partial<WindowLimits>;
   readonly whenFull: "wait" | "fail";
   /** Calls that are made, as a multiple of what the places can serve. */
@@ -43,8 +40,6 @@ export interface Result {
   readonly least: number;
   /** Requests that the server sent away, as a share of those it was sent. */
   readonly pushedBack: number;
-  /** The widest window at the end. */
-  readonly window: number;
 }
 
 /** One caller: the window and the queue of a session as they are, and the rest of a session as far as they see it. */
@@ -70,7 +65,7 @@ class Caller {
   ) {
     const limits = { ...defaultWindow, ...scenario.window };
     this.window = new InFlightWindow(limits);
-    this.window.credits = 4096;
+    this.window.credits = scenario.credits;
     this.waiting = new WaitingCalls({ maxCalls: limits.maxWaiting, maxBytes: limits.maxWaitingBytes });
     this.#clock = clock;
     this.#gate = gate;
@@ -106,7 +101,6 @@ class Caller {
 
   #send(call: FakeCall): void {
     const { networkMs } = this.#scenario;
-    const sentMs = this.#clock.now();
     this.#inFlight++;
     this.sent++;
     this.#clock.timer(networkMs, () => {
@@ -114,32 +108,18 @@ class Caller {
         timeMs: call.deadlineMs - this.#clock.now(),
         onBegun: (begun) => this.#clock.timer(this.#serviceMs(), () => this.#gate.end(begun)),
       });
-      const answer = () => this.#clock.timer(networkMs, () => this.#onAnswer(call, sentMs, asked));
+      const answer = () => this.#clock.timer(networkMs, () => this.#onAnswer(call, asked));
       if (asked.outcome !== undefined) answer();
       else asked.call.onAnswered = answer;
     });
   }
 
-  #onAnswer(
-    call: FakeCall,
-    sentMs: number,
-    { outcome, call: incoming, began }: ReturnType<Gate["ask"]>,
-  ): void {
+  #onAnswer(call: FakeCall, { outcome, began }: ReturnType<Gate["ask"]>): void {
     const nowMs = this.#clock.now();
     const error = outcome?.error;
     if (error instanceof RpcError) {
-      if (!began) {
-        this.pushedBack++;
-        if (!incoming.isAdmitted || this.#scenario.places === "thread")
-          this.window.onPushBack(nowMs, sentMs, this.#inFlight);
-      }
-    } else {
-      const limited = this.waiting.size > 0 || this.#inFlight >= this.window.limit;
-      const { waitedUs, queuedUs } = incoming;
-      const waitedMs = (this.#scenario.places === "thread" ? waitedUs + queuedUs : waitedUs) / 1000;
-      this.window.onAnswer({ nowMs, sentMs, waitedMs, inFlight: this.#inFlight, limited });
-      if (!call.settled && call.startedMs >= this.#countsMs) this.tookMs.push(nowMs - call.startedMs);
-    }
+      if (!began) this.pushedBack++;
+    } else if (!call.settled && call.startedMs >= this.#countsMs) this.tookMs.push(nowMs - call.startedMs);
     call.giveUp();
     this.#inFlight--;
     while (this.#inFlight < this.window.limit) {
@@ -188,6 +168,5 @@ export function simulate(scenario: Scenario): Result {
     most: Math.max(...counts),
     least: Math.min(...counts),
     pushedBack: sum(({ pushedBack }) => pushedBack) / sum(({ sent }) => sent),
-    window: Math.max(...callers.map(({ window }) => window.limit)),
   };
 }

@@ -115,9 +115,6 @@ export class Side {
         wake: () => {},
         flushSoon: (queue) => this.#queues.push(queue),
         goOn: () => {},
-        get arrivedMs() {
-          return clock.now();
-        },
       },
     };
     this.table = new SessionTable({

@@ -73,7 +73,7 @@ export class Links {
 
   #open(address: string): Link {
     const peer = this.#engine.lazyPeer(address, {
-      window: { maxInFlight: maxUnacknowledged, adaptive: false },
+      window: { maxInFlight: maxUnacknowledged },
     });
     const client = peer.client(Packets, { timeoutMs: this.#packetTimeoutMs, whenFull: "fail" });
     return { peer, client, unsent: 0 };
