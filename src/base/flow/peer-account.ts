@@ -19,6 +19,8 @@ export class PeerAccount {
   /** Its sessions that have not ended, and its handshakes that have not proven who it is. */
   sessions = 0;
   strangers = 0;
+  /** When its sessions were last asked for a sign of life. */
+  probedMs = Number.NEGATIVE_INFINITY;
   readonly pulls: ByteShare;
   readonly offers: ByteShare;
   readonly queued: ByteShare;

@@ -115,6 +115,8 @@ export interface SessionWatch {
   probe(session: WatchedSession): void;
   /** The session was welcomed: ends it if its peer never says a word. */
   expect(session: WatchedSession): void;
+  /** Whether its peer was asked by `probe`, and has not been heard since. */
+  isAsked(session: WatchedSession): boolean;
   /** The answer to a ping has come. */
   ponged(session: WatchedSession): void;
 }

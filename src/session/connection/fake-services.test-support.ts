@@ -52,6 +52,8 @@ export class FakeServices implements EngineServices, SessionWatch {
   builtins: ServedMethod[] = [];
   readonly watched: WatchedSession[] = [];
   readonly probed: WatchedSession[] = [];
+  /** Whether a peer that was probed has not answered. */
+  awaits = false;
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
   heardMs = 0;
   readonly progress = new FakeProgress();
@@ -91,6 +93,10 @@ export class FakeServices implements EngineServices, SessionWatch {
   watch(session: WatchedSession): void {
     session.isWatched = true;
     this.watched.push(session);
+  }
+
+  isAsked(session: WatchedSession): boolean {
+    return this.awaits && this.probed.includes(session);
   }
 
   probe(session: WatchedSession): void {

@@ -104,6 +104,10 @@ export class Heartbeat implements SessionWatch {
     this.#await(session, true);
   }
 
+  isAsked(session: WatchedSession): boolean {
+    return this.#isAwaited(session) && this.#awaited.get(session)?.isNewcomer === false;
+  }
+
   /** Whether it was asked or welcomed, and has not been heard since. */
   #isAwaited(session: WatchedSession): boolean {
     const awaited = this.#awaited.get(session);
@@ -269,8 +273,8 @@ export class Heartbeat implements SessionWatch {
           message: `${session.peerName} has been silent for ${Math.round(silentMs)} ms, heartbeatMs is ${this.#boundMs}`,
           origin: "fabric",
         }),
-        // A newcomer that lives after all finds the goodbye behind the welcome.
-        { quiet: !isNewcomer, certain: false },
+        // It may have been stopped, and would not know of the end when it goes on.
+        { certain: false },
       );
     } else if (session.stalledMs > 0) {
       this.#leave(session);

@@ -20,7 +20,7 @@ import {
   versionFault,
 } from "../../wire/handshake.ts";
 import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../../wire/hello.ts";
-import { answerCameBack, goodbyeBody, helloRepeated, Unproven } from "../opening/end-reasons.ts";
+import { answerCameBack, goodbyeBody, helloRepeated, sessionOver, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
 import type { SessionWatch } from "./context.ts";
@@ -53,9 +53,11 @@ export class Answer implements OutboxListener {
   readonly #outbox: Outbox;
   readonly #teardown: Teardown;
 
-  constructor(port: Port, address: number, services: EngineServices) {
+  /** `lastNumber`: of the last message on that path. */
+  constructor(port: Port, address: number, services: EngineServices, lastNumber = 0) {
     this.#counters = services.counters;
     this.#outbox = new Outbox(port, address, services.progress, this, 0, 0);
+    this.#outbox.lastNumber = lastNumber;
     this.#teardown = new Teardown(port, address, services);
   }
 
@@ -86,6 +88,12 @@ export class Answer implements OutboxListener {
   onOverrun(): void {}
 }
 
+/** A session that has ended, and whose peer may not know. */
+interface Departed {
+  readonly path: ReturnPath;
+  readonly lastNumber: number;
+}
+
 /** Answers hellos: by a session, by a handshake, by a no, or when it is known which of the peers have died. */
 export class Hellos {
   readonly #sessions: Sessions;
@@ -94,6 +102,10 @@ export class Hellos {
   readonly #accepted = new Map<bigint, Session>();
   /** Hellos that came when there was no room, until it is known which of the peers have died. */
   readonly #waiting: WaitingRoom<WaitingHello>;
+  /** Hellos of peers with too many sessions, until it is known which of these are dead. */
+  readonly #held: WaitingRoom<WaitingHello>;
+  /** Plain sessions that have ended, by the nonce of this side: oldest first. */
+  readonly #departed = new Map<bigint, Departed>();
   /** Undefined where no fabric is sealed. */
   readonly #strangers: Strangers | undefined;
   /** Give back the places of strangers. */
@@ -105,6 +117,8 @@ export class Hellos {
     const { realClock, liveness, security: options, tls: endpoint } = sessions.services;
     const waitMs = helloBounds * liveness.heartbeatMs;
     this.#waiting = new WaitingRoom(realClock, mostWaitingHellos, waitMs, (hello) => hello.accept());
+    const lookMs = liveness.heartbeatMs / looksInBound;
+    this.#held = new WaitingRoom(realClock, mostWaitingHellos, lookMs, (hello) => hello.accept());
     if (options === undefined || endpoint === undefined) return;
     const { maxOpen, timeoutMs, share } = options.handshakes;
     const places = new HandshakePlaces(maxOpen, timeoutMs, realClock);
@@ -121,6 +135,7 @@ export class Hellos {
   onEnded(session: Session): void {
     if (session.path !== undefined && this.isAccepted(session)) this.#accepted.delete(session.path.nonce);
     this.#leavePlace(session);
+    this.#remember(session);
     const { size, services } = this.#sessions;
     if (size < services.limits.maxSessions) this.#waiting.take()?.accept();
   }
@@ -195,8 +210,13 @@ export class Hellos {
     }
     sessions.probeWhenCrowded();
     const account = sessions.accounts.at(port.url, greeting.address);
+    sessions.probeAllOf(account);
     const held = this.#heldBy(account);
-    if (held !== undefined) return this.#refuse(port, greeting, "resource_exhausted", held);
+    if (held !== undefined) {
+      const accept = () => this.#accept(port, greeting, mayWait);
+      if (sessions.isAsked(account) && this.#held.add({ nonce, incarnation, accept })) return;
+      return this.#refuse(port, greeting, "resource_exhausted", held);
+    }
     const address = this.#admit(port, greeting);
     if (address === undefined) return void sessions.services.counters.sessionsRefused++;
     // The names have one length: they travel in error messages, whose size must not vary.
@@ -244,6 +264,7 @@ export class Hellos {
     const address = this.#admit(port, hello);
     if (address === undefined) return;
     const account = sessions.accounts.at(port.url, hello.address);
+    sessions.probeAllOf(account);
     const session = sessions.add(port, address, nameless(port), account, { isStranger: true });
     this.#accepted.set(hello.nonce, session);
     const shed = () => session.end(new Unproven(crowded), { quiet: true });
@@ -255,12 +276,22 @@ export class Hellos {
   /** The peer of a session has proven who it is. */
   onProven(session: Session, identity: Identity): void {
     if (!session.isStranger) return;
+    this.#sessions.services.securityMeter.handshakes++;
+    this.#leavePlace(session);
+    this.#admitProven(session, identity);
+  }
+
+  #admitProven(session: Session, identity: Identity): void {
+    if (session.state === "ended") return;
     const sessions = this.#sessions;
     const { port, account } = session;
-    sessions.services.securityMeter.handshakes++;
-    this.#leavePlace(session);
+    const held = this.#heldBy(account);
+    if (held !== undefined && sessions.isAsked(account)) {
+      const accept = () => this.#admitProven(session, identity);
+      if (this.#held.add({ nonce: session.nonce.value, incarnation: 0n, accept })) return;
+    }
     // The address is in use already.
-    const full = sessions.fullWith(port, 0) ?? this.#heldBy(account);
+    const full = sessions.fullWith(port, 0) ?? held;
     const name = "name" in identity ? identity.name : identity.kind;
     sessions.admit(session, `peer ${name.slice(0, mostNameCharacters)} over ${port.scheme}`);
     if (full !== undefined) {
@@ -301,7 +332,8 @@ export class Hellos {
    * session does not say whose it is.
    */
   #forget(port: Port, path: ReturnPath, nonce: bigint, incarnation?: bigint): void {
-    this.#waiting.drop((waiting) => waiting.nonce === nonce && waiting.incarnation === incarnation);
+    for (const room of [this.#waiting, this.#held])
+      room.drop((waiting) => waiting.nonce === nonce && waiting.incarnation === incarnation);
     const session = this.#accepted.get(nonce);
     // An observer of the hellos of others can name them. An open session that is sealed takes nobody's word in the
     // clear.
@@ -311,6 +343,28 @@ export class Hellos {
     const address = this.#admit(port, path);
     session.end(helloRepeated(), { quiet: true, certain: true });
     if (address !== undefined) port.forget(address);
+  }
+
+  /** Until a word comes from its peer, which then hears of the end once more. */
+  #remember({ nonce, path, remote, ciphers, outbox, endedQuietly }: Session): void {
+    // Only what is sealed counts for the peer of a sealed session, and its keys are gone.
+    if (path === undefined || remote === undefined || ciphers !== undefined || endedQuietly) return;
+    this.#departed.set(nonce.value, { path, lastNumber: outbox.lastNumber });
+    if (this.#departed.size <= mostDeparted) return;
+    for (const oldest of this.#departed.keys()) return void this.#departed.delete(oldest);
+  }
+
+  /**
+   * A message came for a session that has ended: its peer does not know. It hears so once, so that two engines that
+   * both lack a session do not answer each other.
+   */
+  onLateWord(port: Port, nonce: bigint): void {
+    const departed = this.#departed.get(nonce);
+    if (departed === undefined || !this.#sessions.accepting) return;
+    this.#departed.delete(nonce);
+    const error = sessionOver();
+    const body = encode(goodbyeBody(error));
+    this.#answer(port, departed.path, frameKind.goodbye, errorWord(error), body, departed.lastNumber);
   }
 
   /**
@@ -335,13 +389,20 @@ export class Hellos {
    * Answers without a session. Says nothing when nobody can be there, or too many answers are on their way: an answer
    * connects to wherever the hello says, which may be anybody.
    */
-  #answer(port: Port, path: ReturnPath, kind: number, word: number, body: Uint8Array): void {
+  #answer(
+    port: Port,
+    path: ReturnPath,
+    kind: number,
+    word: number,
+    body: Uint8Array,
+    lastNumber?: number,
+  ): void {
     const { addresses, services } = this.#sessions;
     // Sessions must not keep answers from others.
     const leaving = port.gauges().addresses - addresses;
     const address = leaving < mostLeaving ? this.#admit(port, path) : undefined;
     if (address !== undefined)
-      new Answer(port, address, services).say(path, { kind, method: 0, callId: 0, word }, body);
+      new Answer(port, address, services, lastNumber).say(path, { kind, method: 0, callId: 0, word }, body);
   }
 
   #admit(port: Port, path: ReturnPath): number | undefined {
@@ -365,5 +426,9 @@ const mostNameCharacters = 128;
 /** A hello has time until those that were asked whether they live have answered, or are lost. */
 const helloBounds = 1.5;
 const mostWaitingHellos = 256;
+/** How often in a bound of the heartbeat it is looked whether a peer with too many sessions has answered. */
+const looksInBound = 8;
+/** Sessions that have ended and are remembered. */
+const mostDeparted = 256;
 /** Addresses of a port without a session, which refusals and other last words are on their way to. */
 const mostLeaving = 64;

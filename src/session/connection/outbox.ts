@@ -131,6 +131,15 @@ export class Outbox implements SendListener, Flushable {
     this.#waiting = new FrameQueue(share);
   }
 
+  /** The number of the last message. Another outbox that takes over counts on from there. */
+  get lastNumber(): number {
+    return this.#lastNumber;
+  }
+
+  set lastNumber(number: number) {
+    this.#lastNumber = number;
+  }
+
   /** The peer's session, as every message must name it, and the longest message the peer takes. */
   addressTo({ session, nonce, messageBytes }: Omit<ReturnPath, "address">): void {
     this.#session = session;

@@ -193,12 +193,70 @@ describe("the sessions of an engine", () => {
     expect(host.watched).toContain(session);
   });
 
+  describe("with a peer that says hello once more", () => {
+    const silent = new RpcError({ code: "unavailable", message: "silent" });
+
+    it("are asked whether they live, once in a bound of the heartbeat", () => {
+      const first = hello({ nonce: 7n });
+      expect(host.probed).toEqual([]);
+      hello({ nonce: 8n });
+      hello({ nonce: 9n });
+      expect(host.probed).toEqual([first]);
+      host.clock.advance(1_000);
+      hello({ nonce: 10n });
+      expect(host.probed).toHaveLength(4);
+    });
+
+    it("make room where they are too many and one does not answer", () => {
+      setUp({ maxSessionsByPeer: 1 });
+      host.awaits = true;
+      const first = hello({ nonce: 7n }) as Session;
+      expect(hello({ nonce: 8n })).toBeUndefined();
+      host.clock.advance(500);
+      expect(kinds()).not.toContain(frameKind.refuse);
+      first.end(silent);
+      host.clock.advance(500);
+      expect([...table].map(({ remote }) => remote?.nonce)).toEqual([8n]);
+      expect(kinds()).not.toContain(frameKind.refuse);
+    });
+
+    it("make none where they are too many and all answer", () => {
+      setUp({ maxSessionsByPeer: 1 });
+      host.awaits = true;
+      const first = hello({ nonce: 7n });
+      hello({ nonce: 8n });
+      host.awaits = false;
+      host.clock.advance(500);
+      expect(kinds()).toContain(frameKind.refuse);
+      expect([...table]).toEqual([first]);
+    });
+  });
+
+  it("let a peer know once that speaks in one which has ended", () => {
+    const session = hello({ nonce: 7n }) as Session;
+    session.end(new RpcError({ code: "unavailable", message: "silent" }));
+    const say = (kind: number) => {
+      const bytes = messageOf(session.index, session.nonce.value, [{ kind }]);
+      table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    };
+    const goodbyes = () => kinds().filter((kind) => kind === frameKind.goodbye).length;
+    const [first] = port.sent.filter(({ frames }) => frames[0]?.kind === frameKind.goodbye);
+    say(frameKind.goodbye);
+    expect(goodbyes()).toBe(1);
+    say(frameKind.ping);
+    expect(goodbyes()).toBe(2);
+    expect(port.sent.at(-1)).toMatchObject({ nonce: 7n, number: (first?.number ?? 0) + 1 });
+    say(frameKind.ping);
+    expect([goodbyes(), host.counters.strays]).toEqual([2, 3]);
+  });
+
   describe("when there is no room for another", () => {
     beforeEach(() => setUp({ maxSessions: 2, maxSessionsByPeer: 2 }));
 
     it("are asked whether they live, and the hello waits for one that does not", () => {
       const first = hello({ nonce: 7n }) as Session;
       hello({ nonce: 8n });
+      host.probed.splice(0);
       expect(hello({ nonce: 9n, incarnation: 9n })).toBeUndefined();
       expect(host.probed).toHaveLength(2);
       expect(kinds()).not.toContain(frameKind.refuse);

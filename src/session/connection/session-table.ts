@@ -7,6 +7,7 @@ import { PutNotificationTargets } from "../../memory/put-notification.ts";
 import { looksSealed } from "../../security/sealing/sealed-message.ts";
 import { isSealed } from "../../security/securable.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
+import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "../../wire/message.ts";
 import { disconnected } from "../opening/end-reasons.ts";
@@ -178,7 +179,11 @@ export class SessionTable implements PortSink, Iterable<Session> {
   #onStranger(port: Port, index: number, offset: number, bytes: number): void {
     if (index === 0) return this.#hellos.onHello(port, offset, bytes);
     this.#services.counters.strays++;
-    this.#hellos.onStray(index, port.slabView.getBigUint64(offset + nonceOffset, true));
+    const view = port.slabView;
+    const nonce = view.getBigUint64(offset + nonceOffset, true);
+    this.#hellos.onStray(index, nonce);
+    if (view.getUint8(offset + messageHeaderBytes) !== frameKind.goodbye)
+      this.#hellos.onLateWord(port, nonce);
   }
 
   onMessageLost(port: Port, status: number): void {

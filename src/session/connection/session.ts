@@ -86,6 +86,8 @@ export class Session implements OpeningSession, OutboxListener {
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
   sealedArrivals: SealedArrivals | undefined;
+  /** It has ended without a last word: the peer knows, or hears nothing. */
+  endedQuietly = false;
   observer: SessionObserver | undefined;
   heardMs: number;
   seenBytes = 0;
@@ -404,6 +406,7 @@ export class Session implements OpeningSession, OutboxListener {
       this.ciphers?.close();
     };
     const silent = quiet || lastWord === undefined;
+    this.endedQuietly = silent;
     const sayLastWord = (touching: boolean): void => {
       if (!silent) this.#opening.sayLastWord(lastWord, reason, touching);
       close();

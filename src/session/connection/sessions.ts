@@ -173,6 +173,26 @@ export class Sessions implements Iterable<Session> {
     }
   }
 
+  /**
+   * The same for all sessions of a peer that connects once more. It may not know of them: this side was stopped, and
+   * the peer has given them up. At most once in a bound of the heartbeat, as anybody may name the peer's address.
+   */
+  probeAllOf(account: PeerAccount): void {
+    const { realClock, liveness } = this.services;
+    if (account.sessions === 0 || realClock.now() < account.probedMs + liveness.heartbeatMs) return;
+    account.probedMs = realClock.now();
+    for (const session of this) {
+      if (session.account === account && session.state === "open") this.#terms.watch.probe(session);
+    }
+  }
+
+  /** Whether a peer was asked by one of its sessions, and has not answered. */
+  isAsked(account: PeerAccount): boolean {
+    for (const session of this)
+      if (session.account === account && this.#terms.watch.isAsked(session)) return true;
+    return false;
+  }
+
   /** A peer that cannot call anything needs no credits. */
   tellCredits(session: Session): void {
     if (session.served.methods.length > 0) session.grantCredits(this.services.credits.share);

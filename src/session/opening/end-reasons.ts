@@ -87,6 +87,14 @@ export function closedByPeer(peerName: string, kind: number, word: number, body:
  */
 export const goodbyeBody = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
 
+/** What a peer hears that speaks in a session which has ended. */
+export const sessionOver = (): RpcError =>
+  new RpcError({
+    code: "unavailable",
+    message: "the session had ended when a message came for it",
+    origin: "remote",
+  });
+
 /** Why a session ends whose peer cannot be told something about it. */
 export function cannotBeSaid(peerName: string, cause: Error): RpcError {
   return new RpcError({

@@ -119,7 +119,14 @@ export class Side {
     };
     this.table = new SessionTable({
       services: this.host,
-      watch: { nowMs: 0, watch: () => {}, expect: () => {}, probe: () => {}, ponged: () => {} },
+      watch: {
+        nowMs: 0,
+        watch: () => {},
+        expect: () => {},
+        isAsked: () => false,
+        probe: () => {},
+        ponged: () => {},
+      },
       parts: sessionParts,
       onSessionEnded: () => {},
     });
