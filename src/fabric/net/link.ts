@@ -57,6 +57,8 @@ export class Link implements FrameSink {
   isListed = false;
   /** Its frames wait for the end of the turn. */
   isDirty = false;
+  /** Ends it where it has no session for too long. Its port sets it. */
+  timer: NodeJS.Timeout | undefined;
   /** Nothing is sent and nothing is read any more. */
   isOver = false;
   /** Why it ended; undefined where the peer closed it. */

@@ -191,6 +191,22 @@ describe("net port", () => {
     mute.close();
   });
 
+  it("gives up a peer that says its hello byte by byte", async () => {
+    const a = Node.connecting();
+    const drips: NodeJS.Timeout[] = [];
+    const slowly = frame(frameKind.hello, new Uint8Array(44), magic, version);
+    const slow = createServer((socket) => {
+      let said = 0;
+      socket.on("error", () => {});
+      drips.push(setInterval(() => socket.write(slowly.subarray(said, ++said)), 10));
+    }).listen(0, "127.0.0.1");
+    await new Promise((resolve) => slow.once("listening", resolve));
+    const target = await locate(`net://127.0.0.1:${(slow.address() as AddressInfo).port}`);
+    await expect(a.port.route(target, 60)).rejects.toMatchObject({ fabric: { name: "ETIMEDOUT" } });
+    for (const drip of drips) clearInterval(drip);
+    slow.close();
+  });
+
   it.each([
     ["127.0.0.1", "127.0.0.1"],
     ["[::1]", "0:0:0:0:0:0:0:1"],
@@ -490,6 +506,32 @@ describe("a stranger at a net port", () => {
     socket.write(hello);
     await until(() => seen.ended);
     expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1 });
+  });
+
+  it("that goes on with bytes of a message is cut off after that time, too", async () => {
+    const b = await Node.listen("net://127.0.0.1:0", { maxIdleConnectionMs: 40 });
+    const { socket, seen } = await stranger(b);
+    socket.write(hello);
+    const drip = setInterval(
+      () => socket.write(frame(frameKind.message, new Uint8Array(1)).subarray(0, 1)),
+      5,
+    );
+    // The length of the first header is made of such bytes.
+    await until(() => seen.ended);
+    clearInterval(drip);
+    expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1, malformed: 0 });
+  });
+
+  it("that says its hello byte by byte has five seconds for all of it", async () => {
+    const b = await Node.listen();
+    const { socket, seen } = await stranger(b);
+    let said = 0;
+    const drip = setInterval(() => socket.write(hello.subarray(said, ++said)), 700);
+    await vi.waitUntil(() => seen.ended, { timeout: 20_000 });
+    clearInterval(drip);
+    // Only a loop that was held up for as long again lets more of them out.
+    expect(said).toBeLessThan(hello.byteLength);
+    expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1, malformed: 0 });
   });
 
   it("that closes its side loses the connection", async () => {

@@ -157,19 +157,22 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     const link = new Link(this, socket, isDialed, readsInPlace);
     this.#links.add(link);
     if (!this.#keepsAlive && !isDialed) socket.unref();
-    socket.on("timeout", () => {
+    socket.once("close", () => realTimers.clearTimeout(link.timer));
+    return link;
+  }
+
+  /** Ends the connection after so long if it has no session then, whatever has come meanwhile; 0: never. */
+  #limit(link: Link, ms: number): void {
+    realTimers.clearTimeout(link.timer);
+    if (ms === 0 || link.isOver) return;
+    const end = () => {
       const { isGreeted } = link;
       // Timers run before sockets are read: a hello that came while this thread was absent counts.
       realTimers.setImmediate(() => {
         if (link.isGreeted === isGreeted) this.#onTimeout(link);
       });
-    });
-    return link;
-  }
-
-  /** Ends the connection when nothing has come for so long; 0: never. */
-  #limit(link: Link, ms: number): void {
-    link.socket.setTimeout(ms);
+    };
+    link.timer = armDetached(realTimers.setTimeout, end, ms).unref();
   }
 
   #onTimeout(link: Link): void {
