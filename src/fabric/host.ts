@@ -25,17 +25,33 @@ export async function numericHost(host: string): Promise<string> {
 
 const local = (code: RpcCode, message: string, cause: unknown) => new RpcError({ code, message, cause });
 
+/** Node's permission model, where it is on. Node's types of 20 do not have it. */
+const { permission } = process as { permission?: { has(scope: string): boolean } };
+/** Before Node 25 the model does not know of the network. */
+const governsNetwork = permission !== undefined && process.allowedNodeEnvironmentFlags.has("--allow-net");
+
+/**
+ * Node's sockets throw what the permission model forbids from a callback of Node's own, which nobody can catch.
+ *
+ * @throws RpcError `permission_denied` where this process may not use the network.
+ */
+export function assertNetworkAllowed(): void {
+  if (governsNetwork && permission?.has("net") === false) throw networkDenied(undefined);
+}
+
+const networkDenied = (cause: unknown): RpcError =>
+  local(
+    "permission_denied",
+    "Node's permission model forbids the network; start the process with --allow-net, or without --permission",
+    cause,
+  );
+
 /** Why the network was not even asked, by the code of Node's error; undefined if it was. */
 function obstacle(cause: unknown): RpcError | undefined {
   const { code } = cause as NodeJS.ErrnoException;
   const lack = noDescriptors[code ?? ""];
   if (lack !== undefined) return local("resource_exhausted", lack, cause);
-  if (code !== "ERR_ACCESS_DENIED") return undefined;
-  return local(
-    "permission_denied",
-    "Node's permission model forbids the network; start the process with --allow-net, or without --permission",
-    cause,
-  );
+  return code === "ERR_ACCESS_DENIED" ? networkDenied(cause) : undefined;
 }
 
 /** The local address that the system would send from. Connects a datagram socket to find it, which sends nothing. */

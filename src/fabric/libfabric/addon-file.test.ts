@@ -21,7 +21,13 @@ describe("a file in the addon's place", () => {
     expect(fileFault("/nonexistent/cinnabar.node")).toBe("no such file");
     expect(fileFault("a-package-of-the-users")).toBe("");
     const disabled = Object.assign(new Error("Cannot load native addon"), { code: "ERR_DLOPEN_DISABLED" });
-    expect(loadFault(disabled)).toContain("--allow-addons");
+    expect(loadFault(disabled)).toContain("without --no-addons");
+    Object.defineProperty(process, "permission", { value: { has: () => false }, configurable: true });
+    try {
+      expect(loadFault(disabled)).toContain("--allow-addons");
+    } finally {
+      Reflect.deleteProperty(process, "permission");
+    }
     expect(loadFault(new Error("first line\nsecond"))).toBe("first line");
   });
 });

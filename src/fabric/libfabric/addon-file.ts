@@ -79,6 +79,8 @@ export function fileFault(path: string): string {
 export function loadFault(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === "ERR_DLOPEN_DISABLED")
-    return "Node's permission model forbids addons; start the process with --allow-addons";
+    return "permission" in process && process.permission !== undefined
+      ? "Node's permission model forbids addons; start the process with --allow-addons"
+      : "Node forbids addons; start the process without --no-addons";
   return message.split("\n", 1)[0] as string;
 }

@@ -10,7 +10,7 @@ import {
 import { armDetached } from "../../base/time/detached-context.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 import { firstParked } from "../completion-ring.ts";
-import { numericHost } from "../host.ts";
+import { assertNetworkAllowed, numericHost } from "../host.ts";
 import { cancelled, connectionAborted, InboxPort } from "../inbox-port.ts";
 import type { ConnectionCounts, PortDescription } from "../libfabric/port-report.ts";
 import type { FabricUrl, SocketScheme } from "../libfabric/url.ts";
@@ -81,6 +81,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
    * @throws RpcError where it cannot.
    */
   static async listen(url: FabricUrl, layout: PortLayout): Promise<NetPort> {
+    assertNetworkAllowed();
     const host = url.scheme === "net" ? await numericHost(url.host) : "";
     const place = placeOf({ ...url, host });
     const { server, file } = await (url.scheme === "net+unix"
@@ -126,6 +127,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   route(target: Target, timeoutMs = helloMs): Promise<Route> {
     return new Promise((resolve, reject) => {
       if (this.isClosed) return reject(connectError({ code: "ECANCELED" } as NodeJS.ErrnoException));
+      assertNetworkAllowed();
       const place = placeOf(target);
       // A socket keeps the async context in which it was made.
       const inPlace = readInPlace((bytes) => link.onRead(bytes));

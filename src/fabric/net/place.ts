@@ -28,6 +28,12 @@ export function urlOf({ scheme, host, port, name }: Place): string {
 
 /** Why nothing listens at a URL. */
 export function listenError(error: NodeJS.ErrnoException, url: string): RpcError {
+  if (error.code === "ERR_ACCESS_DENIED")
+    return new RpcError({
+      code: "permission_denied",
+      message: `cannot open ${url}: Node's permission model forbids to write there; start the process with --allow-fs-read and --allow-fs-write`,
+      cause: error,
+    });
   const name = isPathGone(error) ? "EACCES" : (error.code ?? "");
   const reasons = url.startsWith("net:") ? listenReasons : { ...listenReasons, EACCES: noPath };
   return fabricError({
