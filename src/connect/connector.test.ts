@@ -21,7 +21,7 @@ it("no further hello is said for a peer that has been closed", async () => {
     throw new ConnectSilence(url, 1000);
   });
   const port = { route: () => ({ address: nothing, replyTo: nothing }), admit: () => 0 };
-  const ports = { locate: async () => ({}), towards: async () => port };
+  const ports = { locate: async () => [{}], towards: async () => port };
   const links: Connector = new Connector(
     new FakeServices(),
     { connect } as unknown as SessionTable,
@@ -45,7 +45,7 @@ it("another hello is said when the welcome was lost with its connection", async 
     )
     .mockRejectedValueOnce(opened);
   const port = { route: () => ({ address: nothing, replyTo: nothing }), admit: () => 0 };
-  const ports = { locate: async () => ({}), towards: async () => port };
+  const ports = { locate: async () => [{}], towards: async () => port };
   const links = new Connector(
     new FakeServices(),
     { connect } as unknown as SessionTable,
@@ -90,7 +90,7 @@ it("a lane with another identity than its dispatcher gets no calls", async () =>
     return session;
   };
   const port = { route: () => ({ address: nothing, replyTo: nothing }), admit: () => 0 };
-  const ports = { locate: async () => ({}), towards: async () => port };
+  const ports = { locate: async () => [{}], towards: async () => port };
   const connector = new Connector(
     services,
     { connect } as never,

@@ -272,28 +272,61 @@ export class Connector {
     throw nowhere(failures);
   }
 
-  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
-  async #openSession(
+  /**
+   * `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. Of several addresses of a host,
+   * each is tried when the one before has failed or has not answered for a while; the first session counts (RFC 8305).
+   */
+  async #openSession(connection: PeerConnection, url: string, terms: ConnectionTerms): Promise<Session> {
+    this.#assertOpen();
+    const { name, timeoutMs } = terms;
+    if (name !== undefined) assertProvable(name, url, this.#engine.security);
+    const untilMs = realClock.now() + timeoutMs;
+    const lookedUp = this.#ports.locate(url);
+    const targets = await withTimeout(timeoutMs, `${url} could not be looked up`, lookedUp);
+    const [first] = targets as readonly [Target];
+    if (targets.length === 1) return this.#openAt(first, connection, url, terms, untilMs);
+    let winner: Session | undefined;
+    const attempt = async (target: Target): Promise<Session> => {
+      const isLate = () => winner !== undefined;
+      const session = await this.#openAt(target, connection, url, terms, untilMs, isLate);
+      if (isLate()) session.end(closedError(url));
+      else winner = session;
+      return session;
+    };
+    const attempts: Promise<Session>[] = [];
+    for (const target of targets) {
+      const attempted = attempt(target);
+      attempts.push(attempted);
+      if (attempts.length < targets.length) await settledOrLate(attempts);
+      if (winner !== undefined) return winner;
+    }
+    return Promise.any(attempts).catch(({ errors }: AggregateError) => {
+      if (connection.closed) throw closedError(url);
+      throw atNoAddress(url, targets, errors);
+    });
+  }
+
+  /** At one address of the host. `isLate`: another address has led to the peer. */
+  async #openAt(
+    target: Target,
     connection: PeerConnection,
     url: string,
     { timeoutMs, window, served, name, incarnation, dispatcher }: ConnectionTerms,
+    untilMs: number,
+    isLate = () => false,
   ): Promise<Session> {
-    this.#assertOpen();
     const { security, securityMeter } = this.#engine;
-    if (name !== undefined) assertProvable(name, url, security);
-    const untilMs = realClock.now() + timeoutMs;
-    const target = await withTimeout(timeoutMs, `${url} could not be looked up`, this.#ports.locate(url));
     const port = await this.#ports.towards(target);
     let lostHellos = 0;
     let repeats: Greeting["nonce"] | undefined;
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
       // A peer may announce ever new lanes: one that is closed costs no further hello.
-      if (connection.closed) throw closedError(url);
+      if (connection.closed || isLate()) throw closedError(url);
       const routeMs = Math.max(1, untilMs - realClock.now());
       const { address, replyTo } = await routeTo(port, target, url, routeMs);
       this.#assertOpen();
-      if (connection.closed) throw closedError(url);
+      if (connection.closed || isLate()) throw closedError(url);
       const leftMs = Math.max(1, untilMs - realClock.now());
       const last = leftMs < 2 * attemptMs;
       try {
@@ -338,6 +371,37 @@ export class Connector {
       }
     }
   }
+}
+
+/** How long the first addresses of a host have before the next one is tried (RFC 8305, section 5). */
+const nextAddressMs = 250;
+
+/** Resolves when an attempt has succeeded, the last one has failed, or it is time for the next. */
+function settledOrLate(attempts: readonly Promise<Session>[]): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = realClock.timer(nextAddressMs, resolve, true);
+    const go = () => {
+      cancel();
+      resolve();
+    };
+    attempts.at(-1)?.then(go, go);
+    for (const attempt of attempts) attempt.then(go, () => {});
+  });
+}
+
+/** None of the addresses of a host led to the peer. */
+function atNoAddress(url: string, targets: readonly Target[], errors: readonly unknown[]): unknown {
+  const last = errors.at(-1);
+  const failures = errors.filter((error) => error instanceof RpcError);
+  if (failures.length < errors.length) return errors.find((error) => !(error instanceof RpcError));
+  const { code, retryable } = failures.find((failure) => failure.retryable) ?? (last as RpcError);
+  const each = failures.map(({ plainMessage }, i) => `${targets[i]?.host}: ${plainMessage}`).join("; ");
+  return new RpcError({
+    code,
+    retryable,
+    message: `no address of ${url} led to a peer: ${each}`,
+    cause: last,
+  });
 }
 
 /** None of the URLs of an engine led to it. */

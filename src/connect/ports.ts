@@ -5,7 +5,7 @@ import { layoutFor, type Port, type PortLayout } from "../fabric/port.ts";
 import type { Progress } from "../fabric/progress.ts";
 import { listeningUrls } from "../fabric/rdma/choose-rail.ts";
 import type { VerbsChoice } from "../fabric/rdma/verbs-choice.ts";
-import { locate, type Target } from "../fabric/target.ts";
+import { locateAll, type Target } from "../fabric/target.ts";
 import { dropIdleRegistrations } from "../memory/registration-cache.ts";
 import { assertSecurable } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
@@ -62,9 +62,9 @@ export class Ports {
     }
   }
 
-  /** Where a peer is, and which of the addresses that this engine may use the way there leaves from. */
-  locate(url: string): Promise<Target> {
-    return locate(url, this.#fabric.verbs);
+  /** Where a peer is: each address, and which of the addresses that this engine may use the way there leaves from. */
+  locate(url: string): Promise<readonly Target[]> {
+    return locateAll(url, this.#fabric.verbs);
   }
 
   /**

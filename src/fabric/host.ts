@@ -9,18 +9,49 @@ export function isWildcard(host: string): boolean {
 }
 
 /**
- * The numeric address of a host, from the system's resolver.
- * @throws RpcError `unavailable` when the host has none.
+ * The first numeric address of a host, to listen at.
+ * @throws RpcError as `numericHosts`.
  */
 export async function numericHost(host: string): Promise<string> {
-  if (isIP(host) !== 0) return host;
+  return (await numericHosts(host))[0] as string;
+}
+
+/**
+ * The numeric addresses of a host from the system's resolver, at least one, in the order in which to try them: families
+ * take turns, beginning with that of the first address (RFC 8305, section 4).
+ * @throws RpcError `unavailable` when the host has none.
+ */
+export async function numericHosts(host: string): Promise<readonly string[]> {
+  if (isIP(host) !== 0) return [plainAddress(host)];
   try {
     // Loaded where a name must be resolved, which most programs never need.
     const { lookup } = await import("node:dns/promises");
-    return (await lookup(host)).address;
+    return byTurns((await lookup(host, { all: true })).map(({ address }) => address));
   } catch (cause) {
     throw obstacle(cause) ?? local("unavailable", `host "${host}" was not found`, cause);
   }
+}
+
+/** An IPv4 address in IPv6 is one of IPv4. "%25" stands for the "%" before a zone (RFC 6874). */
+function plainAddress(host: string): string {
+  const [, dotted, high, low] =
+    /^(?:0:0:0:0:0:|::)ffff:(?:([\d.]+)|([\da-f]{1,4}):([\da-f]{1,4}))$/i.exec(host) ?? [];
+  if (dotted !== undefined) return dotted;
+  if (high === undefined || low === undefined) return host.replace("%25", "%");
+  return [high, low]
+    .map((group) => Number.parseInt(group, 16))
+    .flatMap((group) => [group >> 8, group & 255])
+    .join(".");
+}
+
+function byTurns(addresses: readonly string[]): readonly string[] {
+  const all = [...new Set(addresses)];
+  const first = all.filter((address) => isIP(address) === isIP(all[0] as string));
+  const others = all.filter((address) => !first.includes(address));
+  const longest = Math.max(first.length, others.length);
+  return Array.from({ length: longest }, (_, i) => [first[i], others[i]])
+    .flat()
+    .filter((address) => address !== undefined);
 }
 
 const local = (code: RpcCode, message: string, cause: unknown) => new RpcError({ code, message, cause });
