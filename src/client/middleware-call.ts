@@ -24,6 +24,9 @@ export type AnyCallOptions = Pick<
 /** Those of the call itself, which middleware makes. */
 type InnerOptions = { -readonly [name in keyof AnyCallOptions]: AnyCallOptions[name] };
 
+/** How long middleware may take to pass on that the time of its call is up. */
+const graceMs = 20;
+
 /** Makes a call without items through middleware. */
 export function callThrough(
   chain: readonly Middleware[],
@@ -59,6 +62,12 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   readonly #onTrailers: MetadataListener | undefined;
   #abort: AbortController | undefined;
   #isSettled = false;
+  /** When its time is up, on the engine's clock. */
+  #endMs = Number.POSITIVE_INFINITY;
+  /** Calls that its middleware has made by `next()` and that have not ended. */
+  #underWay = 0;
+  /** Its time is up, and the call that it waits for is about to say where it went. */
+  #isLate = false;
   /** What the last `next()` gave. */
   #made: Promise<unknown> | undefined;
   /** What has ended it before its middleware did, or its reader. */
@@ -138,7 +147,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
 
   get timeLeftMs(): number {
     if (this.#timeoutMs === Number.POSITIVE_INFINITY) return this.#timeoutMs;
-    return Math.max(0, this.deadlineMs - this.#method.source.engine.clock.now());
+    return Math.max(0, this.#endMs - this.#method.source.engine.clock.now());
   }
 
   override get settled(): boolean {
@@ -152,8 +161,10 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
 
   run(chain: readonly Middleware[]): Promise<unknown> {
     const { engine } = this.#method.source;
-    if (this.#timeoutMs < Number.POSITIVE_INFINITY)
-      engine.wheel.arm(this, engine.clock.now() + this.#timeoutMs);
+    if (this.#timeoutMs < Number.POSITIVE_INFINITY) {
+      this.#endMs = engine.clock.now() + this.#timeoutMs;
+      engine.wheel.arm(this, this.#endMs);
+    }
     return new Promise((resolve, reject) => {
       this.#reject = reject;
       this.listen(this.#options?.signal);
@@ -207,6 +218,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   }
 
   #next(): Promise<unknown> {
+    if (this.#isLate) this.onDeadline();
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
     // What ends this call ends the inner one too: it has the same signals, and the time that is left.
     const left = this.timeLeftMs;
@@ -227,9 +239,14 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       },
     };
     if (left < Number.POSITIVE_INFINITY) options.timeoutMs = Math.max(1, Math.ceil(left));
-    this.#made = this.make(this.input, options);
-    return this.#made;
+    const made = this.make(this.input, options);
+    this.#made = made;
+    this.#underWay++;
+    made.then(this.#onMade, this.#onMade);
+    return made;
   }
+
+  readonly #onMade = (): void => void this.#underWay--;
 
   /** What middleware threw, as an error of the call. */
   protected errorFrom(cause: unknown): RpcError {
@@ -241,7 +258,13 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     return new RpcError({ ...more, code, message, method: this.#method.path });
   }
 
+  /** A call that is under way has the same time, and knows its number and what it waited for: its error is better. */
   override onDeadline(): void {
+    if (this.#underWay > 0 && !this.#isLate) {
+      this.#isLate = true;
+      const { wheel, clock } = this.#method.source.engine;
+      return wheel.arm(this, clock.now() + graceMs);
+    }
     this.endEarly(
       "deadline_exceeded",
       `${Math.round(this.#timeoutMs)} ms have passed in middleware of the client`,

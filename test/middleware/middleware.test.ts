@@ -180,6 +180,7 @@ describe("middleware of a client", () => {
     const client = api(Echo, { middleware: [stuck] });
     const late = await failure(client.echo({ n: 1 }, { timeoutMs: 20 }));
     expect(late).toMatchObject({ code: "deadline_exceeded", method: "echo.v1/echo" });
+    expect(late.message).toContain("20 ms have passed in middleware of the client");
     const controller = new AbortController();
     const call = failure(client.echo({ n: 1 }, { signal: controller.signal }));
     controller.abort("enough");
@@ -195,8 +196,11 @@ describe("middleware of a client", () => {
     const { api, server, client } = await over();
     const pass: Middleware = (_, next) => next();
     const through = api(Echo, { middleware: [pass] });
+    // It says what the call itself would have said.
     expect(await failure(through.hang({ timeoutMs: 20 }))).toMatchObject({
       code: "deadline_exceeded",
+      message: expect.stringMatching(/\d+ ms have passed without an answer$/),
+      callId: expect.any(Number),
     });
     const controller = new AbortController();
     const call = failure(through.hang({ signal: controller.signal }));
