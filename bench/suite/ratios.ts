@@ -340,6 +340,28 @@ const furtherRatios: readonly Definition[] = [
   ...["shm", "tcp", "verbs", "tcp-link"].flatMap((fabric) =>
     ["64KiB", "1MiB"].flatMap((size) => besideBulkStream(fabric, size)),
   ),
+  ...["tcp", "shm"].flatMap((fabric) => [
+    {
+      name: `reverse.${fabric}.small.1.p50_vs_forward`,
+      ours: [`${fabric}.reverse.back.1.p50_us`],
+      theirs: [`${fabric}.reverse.forward.1.p50_us`],
+    },
+    {
+      name: `reverse.${fabric}.small.64.ops_vs_forward`,
+      ours: [`${fabric}.reverse.back.64.ops`],
+      theirs: [`${fabric}.reverse.forward.64.ops`],
+    },
+  ]),
+  {
+    name: "reverse.tcp.small.1.p50_vs_grpc",
+    ours: ["tcp.reverse.back.1.p50_us"],
+    theirs: ["grpc-tcp.reverse.back.1.p50_us"],
+  },
+  {
+    name: "reverse.tcp.small.64.ops_vs_grpc",
+    ours: ["tcp.reverse.back.64.ops"],
+    theirs: ["grpc-tcp.reverse.back.64.ops"],
+  },
   ...(["shm", "tcp"] as const).flatMap(inCompany),
   ...startRatios,
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },

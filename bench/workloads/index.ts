@@ -24,6 +24,7 @@ import { memory } from "./memory.ts";
 import { oneWay } from "./one-way.ts";
 import { overload } from "./overload.ts";
 import { rest } from "./rest.ts";
+import { reverse } from "./reverse.ts";
 import { scaling } from "./scaling.ts";
 import { security } from "./security.ts";
 import { small } from "./small.ts";
@@ -43,6 +44,7 @@ export const workloads: readonly Workload[] = [
   small,
   streams,
   oneWay,
+  reverse,
   streamBeside,
   binary,
   block,

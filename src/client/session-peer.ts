@@ -84,12 +84,8 @@ export class SessionPeer {
    * `unimplemented`.
    *
    * @example
-   * const farm = implement(Farm, {
-   *   async register({ name }, call) {
-   *     const worker = call.caller.client(Worker, { timeoutMs: 5_000 });
-   *     return { first: await worker.run({ job: `hello, ${name}` }) };
-   *   },
-   * });
+   * const [first] = engine.peers();
+   * const result = await first?.client(Files, { timeoutMs: 5_000 }).stat({ path });
    *
    * @throws TypeError for bad options, and for anything but a service.
    */

@@ -44,7 +44,7 @@ export interface ConnectOptions {
    * `Engine.open` and `engine.serve` serve is for those who connect. Default: nothing is served to the peer.
    *
    * @example
-   * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [implement(Worker, { run })] });
+   * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [greeter] });
    */
   readonly serve?: readonly Implementation[];
   /**

@@ -146,7 +146,7 @@ export class Engine implements AsyncDisposable {
    *
    * @example
    * for (const peer of engine.peers()) {
-   *   if (peer.services.includes("worker.v1")) await peer.client(Worker).reload();
+   *   if (peer.services.includes("greeter.v1")) await peer.client(Greeter).greet({ name: peer.address });
    * }
    */
   peers(): SessionPeer[] {

@@ -67,7 +67,7 @@ export class HandlerCall {
    * inherit deadline and cancellation of this call.
    *
    * @example
-   * const { answer } = await call.caller.client(Questions).ask({ text: "overwrite?" });
+   * const { text } = await call.caller.client(Greeter).greet({ name: "caller" });
    */
   get caller(): SessionPeer {
     wantCurrentCallIn(this.#call);

@@ -17,6 +17,7 @@ describe.each(["mem", "shm", "tcp"])("the examples over %s", (scheme) => {
       "welcome, Ada\nwelcome, Bob\nwelcome, Eve\nAda: Ada says hello\nBob: Bob says hello\nEve: Eve says hello\n" +
         "3 claps, 0 guests left\n",
     ],
+    ["07-way-back", "frame 1 by Ada\nframe 2 by Bob\nBob is left\n"],
   ])("%s says what it should and ends", async (name, output) => {
     const program = fileURLToPath(new URL(`../../build/examples/${name}.js`, import.meta.url));
     const url = scheme === "tcp" ? "tcp://127.0.0.1:0" : `${scheme}://examples-${name}-${process.pid}`;
