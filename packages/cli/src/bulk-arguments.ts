@@ -4,6 +4,7 @@ import { UsageError } from "./command.ts";
 import { fileOf } from "./json-values.ts";
 import { writeWhole } from "./output-file.ts";
 import { bytes } from "./quantities.ts";
+import { schemaIn } from "./told-schema.ts";
 
 /** The memory of one `--bulk`. */
 export interface BulkArgument {
@@ -65,10 +66,10 @@ function bulkFields(schema: JsonSchema, path: string, depth: number): Map<string
   const found = new Map<string, Access>();
   const bulk = schema["x-cinnabar-bulk"] as { readonly access?: Access } | undefined;
   if (bulk !== undefined) return found.set(path, bulk.access ?? "read_write");
-  if (typeof schema.properties !== "object" || schema.properties === null || depth > 8) return found;
-  for (const [name, part] of Object.entries(schema.properties))
+  if (depth > 8) return found;
+  for (const [name, part] of Object.entries(schemaIn(schema.properties)))
     for (const [inside, access] of bulkFields(
-      part as JsonSchema,
+      schemaIn(part),
       path === "" ? name : `${path}.${name}`,
       depth + 1,
     ))

@@ -176,11 +176,7 @@ export function commandError(error: unknown, where = ""): CommandError {
   if (!(error instanceof RpcError)) throw error;
   const remedy = remedies[error.code];
   const said = where === "" ? error.message : `${where}: ${error.message}`;
-  return new CommandError(
-    remedy === undefined ? oneLine(said) : `${oneLine(said)}; ${remedy}`,
-    statusOf(error.code),
-    error,
-  );
+  return new CommandError(remedy === undefined ? said : `${said}; ${remedy}`, statusOf(error.code), error);
 }
 
 /** What to do about a failure, where the code alone tells. */
@@ -189,19 +185,12 @@ const remedies: { readonly [code in RpcCode]?: string } = {
   permission_denied: "let the server's security.allow permit it for this identity",
 };
 
-/** Messages of peers may have lines. */
-function oneLine(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being removed
-  return text.replaceAll(/[\u0000-\u001f\u007f\u2028\u2029]+/g, " ");
-}
-
 async function dial(engine: Engine, url: string, timeoutMs: number, name: string | undefined): Promise<Peer> {
   const startMs = performance.now();
   try {
     return await engine.connect(url, { timeoutMs, ...(name === undefined ? {} : { name }) });
   } catch (error) {
-    if (error instanceof TypeError || error instanceof RangeError)
-      throw new UsageError(oneLine(error.message));
+    if (error instanceof TypeError || error instanceof RangeError) throw new UsageError(error.message);
     const { message, status } = commandError(error);
     // A server that computes takes no connections, and one that is not there may be as silent.
     // Timers may be up to a millisecond early.
@@ -216,8 +205,7 @@ async function openEngine(values: ConnectionValues, serving: EngineOptions): Pro
     return await Engine.open(security === undefined ? serving : { ...serving, security });
   } catch (error) {
     // The options are right: what is wrong is in the files.
-    if (error instanceof TypeError || error instanceof RangeError)
-      throw new CommandError(oneLine(error.message));
+    if (error instanceof TypeError || error instanceof RangeError) throw new CommandError(error.message);
     throw commandError(error);
   }
 }

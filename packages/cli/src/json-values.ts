@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import type { JsonSchema } from "cinnabar/inspect";
 import { UsageError } from "./command.ts";
+import { CommandError } from "./connection.ts";
 import { nearest } from "./nearest.ts";
+import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts";
 
 /*
  * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the schema that a server tells says
@@ -12,6 +14,7 @@ import { nearest } from "./nearest.ts";
 interface Around {
   /** The whole schema, for references in it. */
   readonly root: JsonSchema;
+  readonly steps: Steps;
   /** As in `input.items[2].id`. */
   readonly path: string;
 }
@@ -19,17 +22,28 @@ interface Around {
 const none: JsonSchema = {};
 
 /**
- * The value that JSON stands for, by its schema. Where the schema says nothing, it is the JSON itself.
+ * The value that JSON stands for, by a schema that `readSchema` gave. Where the schema says nothing, it is the JSON itself.
  *
- * @throws UsageError that names the path: an unknown key, or a text that is no bigint, date or base64.
+ * @throws UsageError that names the path: an unknown key, or a text that is no bigint, date or base64. CommandError for a
+ * schema that takes too long to read.
  */
 export function valueOfJson(json: unknown, schema: JsonSchema | undefined, path: string): unknown {
   const root = schema ?? none;
-  return convert(json, root, { root, path });
+  try {
+    return convert(json, root, { root, path, steps: new Steps() });
+  } catch (error) {
+    if (!(error instanceof TooLong)) throw error;
+    throw new CommandError(
+      `${path}: the schema that the server tells takes too long to read: give --contract FILE`,
+    );
+  }
 }
 
 function convert(json: unknown, given: JsonSchema, around: Around): unknown {
-  const schema = branchFor(json, resolved(given, around.root), around.root);
+  return around.steps.inside(() => convertBy(json, branchFor(json, given, around), around));
+}
+
+function convertBy(json: unknown, schema: JsonSchema, around: Around): unknown {
   const { path } = around;
   const type = schema["x-cinnabar-type"];
   for (const kind of ["x-cinnabar-bulk", "x-cinnabar-bulk-stream"])
@@ -94,17 +108,19 @@ function mapOf(json: unknown, schema: JsonSchema, around: Around): Map<unknown, 
   throw new UsageError(`${around.path} is a map: write it as pairs, [["key", "value"]]`);
 }
 
-function arrayOf(json: unknown, { items, prefixItems }: JsonSchema, { root, path }: Around): unknown[] {
+function arrayOf(json: unknown, { items, prefixItems }: JsonSchema, around: Around): unknown[] {
+  const { path } = around;
   if (!Array.isArray(json)) throw new UsageError(`${path} must be an array`);
-  const first = Array.isArray(prefixItems) ? (prefixItems as JsonSchema[]) : [];
+  const first = schemasIn(prefixItems);
   return json.map((item, index) =>
-    convert(item, first[index] ?? schemaIn(items), { root, path: `${path}[${index}]` }),
+    convert(item, first[index] ?? schemaIn(items), { ...around, path: `${path}[${index}]` }),
   );
 }
 
-function objectOf(json: Record<string, unknown>, schema: JsonSchema, { root, path }: Around): unknown {
-  const known = propertiesOf(schema, root);
-  const others = schema.additionalProperties ?? schema.patternProperties ?? schema.propertyNames;
+function objectOf(json: Record<string, unknown>, schema: JsonSchema, around: Around): unknown {
+  const { path } = around;
+  const known = propertiesOf(schema, around);
+  const others = schema.additionalProperties;
   const mayHaveOthers = known.size === 0 || (others !== undefined && others !== false);
   const entries = Object.entries(json).map(([key, part]) => {
     const found = known.get(key);
@@ -115,56 +131,43 @@ function objectOf(json: Record<string, unknown>, schema: JsonSchema, { root, pat
         near === undefined ? `the keys are ${[...known.keys()].join(", ")}` : `did you mean ${near}?`;
       throw new UsageError(`${inside}: unknown key; ${hint}`);
     }
-    return [key, convert(part, found ?? schemaIn(schema.additionalProperties), { root, path: inside })];
+    return [key, convert(part, found ?? schemaIn(others), { ...around, path: inside })];
   });
   return Object.fromEntries(entries);
 }
 
 /** The properties of a schema, and of those that it is put together of. */
-function propertiesOf(schema: JsonSchema, root: JsonSchema): Map<string, JsonSchema> {
-  const own = Object.entries(schemaIn(schema.properties)) as [string, JsonSchema][];
-  const more = schemasIn(schema.allOf).flatMap((part) => [...propertiesOf(resolved(part, root), root)]);
-  return new Map([...more, ...own]);
+function propertiesOf(schema: JsonSchema, { root, steps }: Around): Map<string, JsonSchema> {
+  const found = new Map<string, JsonSchema>();
+  const add = (part: JsonSchema): void =>
+    steps.inside(() => {
+      for (const each of schemasIn(part.allOf)) add(resolved(each, root, steps));
+      const own = Object.entries(schemaIn(part.properties));
+      steps.take(own.length);
+      for (const [name, of] of own) found.set(name, schemaIn(of));
+    });
+  add(schema);
+  return found;
 }
 
 const pathStep = (key: string): string =>
   /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
 
-/** The schema in a place that may have one; `true` and none say nothing. */
-function schemaIn(part: unknown): JsonSchema {
-  return typeof part === "object" && part !== null ? (part as JsonSchema) : none;
-}
-
-function schemasIn(part: unknown): readonly JsonSchema[] {
-  return Array.isArray(part) ? part.map(schemaIn) : [];
-}
-
-/** Follows references within the same schema: `#` and `#/$defs/name`. */
-function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
-  let at = schema;
-  // A chain of references that leads nowhere ends.
-  for (let steps = 0; typeof at.$ref === "string" && steps < 32; steps++) {
-    const words = at.$ref.split("/").slice(1);
-    at = words.reduce<JsonSchema>(
-      (inside, word) => schemaIn(inside[word.replaceAll("~1", "/").replaceAll("~0", "~")]),
-      at.$ref.startsWith("#") ? root : none,
-    );
-  }
-  return at;
-}
-
 /** The first of several alternatives that JSON of this form can be meant for. */
-function branchFor(json: unknown, schema: JsonSchema, root: JsonSchema): JsonSchema {
-  const branches = [...schemasIn(schema.anyOf), ...schemasIn(schema.oneOf)].map((part) =>
-    resolved(part, root),
-  );
-  if (branches.length === 0) return schema;
-  const fitting = branches.find((branch) => mayBe(json, branch, root));
-  return fitting === undefined ? none : branchFor(json, fitting, root);
+function branchFor(json: unknown, given: JsonSchema, around: Around): JsonSchema {
+  const { root, steps } = around;
+  return steps.inside(() => {
+    const schema = resolved(given, root, steps);
+    const branches = [...schemasIn(schema.anyOf), ...schemasIn(schema.oneOf)];
+    if (branches.length === 0) return schema;
+    const fitting = branches.find((branch) => mayBe(json, resolved(branch, root, steps), around));
+    return fitting === undefined ? none : branchFor(json, fitting, around);
+  });
 }
 
-function mayBe(json: unknown, schema: JsonSchema, root: JsonSchema): boolean {
+function mayBe(json: unknown, schema: JsonSchema, around: Around): boolean {
   const { type, const: constant, enum: words } = schema;
+  around.steps.take(1 + (Array.isArray(words) ? words.length : 0));
   if (constant !== undefined && constant !== json) return false;
   if (Array.isArray(words) && !words.includes(json)) return false;
   if (schema["x-cinnabar-type"] === "bigint")
@@ -172,7 +175,7 @@ function mayBe(json: unknown, schema: JsonSchema, root: JsonSchema): boolean {
   if (schema["x-cinnabar-type"] === "date") return !Number.isNaN(Date.parse(String(json)));
   if (type !== undefined && !(Array.isArray(type) ? type : [type]).includes(typeOf(json, type))) return false;
   if (typeof json !== "object" || json === null || Array.isArray(json)) return true;
-  const properties = propertiesOf(schema, root);
+  const properties = propertiesOf(schema, around);
   const required = Array.isArray(schema.required) ? (schema.required as string[]) : [];
   return (
     required.every((name) => Object.hasOwn(json, name)) &&

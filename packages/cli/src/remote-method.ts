@@ -23,6 +23,7 @@ import {
 import { UsageError } from "./command.ts";
 import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
 import { nearest } from "./nearest.ts";
+import { readSchema } from "./told-schema.ts";
 
 /** A method that was named at the terminal, as the server or a contract describes it. */
 export interface RemoteMethod {
@@ -96,15 +97,22 @@ export async function describedService(
   }
 }
 
-/** The method of that name. @throws as `describedService`, and UsageError for a method that the service does not have. */
+/** The method of that name, with schemas that can be read. @throws as `describedService`, and UsageError for a method that the service does not have. */
 export async function remoteMethod(
   peer: Peer,
   connection: Connection,
   name: MethodName,
   contract: string | undefined,
 ): Promise<RemoteMethod> {
-  const described = await describedService(peer, connection, name, contract);
-  return methodOf(described, name);
+  const found = methodOf(await describedService(peer, connection, name, contract), name);
+  const { input, items, output } = found.method;
+  const method = {
+    ...found.method,
+    ...(input === undefined ? {} : { input: readSchema(input) }),
+    ...(items === undefined ? {} : { items: readSchema(items) }),
+    ...(output === undefined ? {} : { output: readSchema(output) }),
+  };
+  return { ...found, method };
 }
 
 /** The method of a service. @throws UsageError for one that it does not have. */

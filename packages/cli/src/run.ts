@@ -2,12 +2,13 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { UsageError } from "./command.ts";
 import { commands } from "./commands.ts";
-import { processTerminal, type Terminal } from "./terminal.ts";
+import { type Output, processOutput, Terminal } from "./terminal.ts";
 
 const wrongUsage = 2;
 
 /** Runs `cinnabar ARGUMENTS` and returns its exit status: 0 success, 1 the check of a command failed, 2 wrong usage. */
-export async function run(args: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
+export async function run(args: readonly string[], output: Output = processOutput()): Promise<number> {
+  const terminal = new Terminal(output);
   const [verb, ...rest] = args;
   if (verb === undefined) {
     terminal.complain(help());
@@ -15,7 +16,7 @@ export async function run(args: readonly string[], terminal: Terminal = processT
   }
   if (verb === "--help" || verb === "-h" || verb === "help") {
     const command = await commands.find(({ name }) => name === rest[0])?.load();
-    terminal.print(command?.help ?? help());
+    terminal.print(command?.help.split("\n") ?? help());
     return 0;
   }
   if (verb === "--version" || verb === "-V") {
@@ -30,7 +31,7 @@ export async function run(args: readonly string[], terminal: Terminal = processT
   }
   const command = await listed.load();
   if (rest.includes("--help") || rest.includes("-h")) {
-    terminal.print(command.help);
+    terminal.print(command.help.split("\n"));
     return 0;
   }
   try {
@@ -42,7 +43,7 @@ export async function run(args: readonly string[], terminal: Terminal = processT
   }
 }
 
-function help(): string {
+function help(): readonly string[] {
   const width = Math.max(...commands.map(({ name }) => name.length));
   return [
     "Usage: cinnabar COMMAND [OPTION…]",
@@ -50,7 +51,7 @@ function help(): string {
     ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     "",
     "`cinnabar COMMAND --help` explains a command. `cinnabar --version` prints the version.",
-  ].join("\n");
+  ];
 }
 
 function version(): string {

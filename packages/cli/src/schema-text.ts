@@ -1,9 +1,14 @@
 import type { JsonSchema } from "cinnabar/inspect";
+import { schemaIn, schemasIn } from "./told-schema.ts";
 
-/** A schema in the words of TypeScript, on one line. It leaves bounds and descriptions out. */
+/** Of alternatives, words and members so many are shown, and of a word so many characters. */
+const mostShown = 64;
+const longestWord = 64;
+
+/** A schema that `readSchema` gave in the words of TypeScript, on one line. It leaves bounds and descriptions out. */
 export function typeText(schema: JsonSchema, depth = 0): string {
   if (depth > 6) return "…";
-  const inside = (part: unknown) => typeText((part ?? {}) as JsonSchema, depth + 1);
+  const inside = (part: unknown) => typeText(schemaIn(part), depth + 1);
   if ("x-cinnabar-bulk" in schema) {
     const { access } = schema["x-cinnabar-bulk"] as { readonly access?: string };
     return `bulk(${access})`;
@@ -16,13 +21,14 @@ export function typeText(schema: JsonSchema, depth = 0): string {
   if (typeof schema["x-cinnabar-type"] === "string")
     return beyondJson[schema["x-cinnabar-type"]] ?? "unknown";
   if (schema.contentEncoding === "base64") return "bytes";
-  if ("const" in schema) return JSON.stringify(schema.const);
-  if (Array.isArray(schema.enum)) return schema.enum.map((word) => JSON.stringify(word)).join(" | ");
+  if ("const" in schema) return wordText(schema.const);
+  if (Array.isArray(schema.enum)) return joined(schema.enum, wordText, " | ");
   if (typeof schema.$ref === "string")
     return schema.$ref === "#" ? "this" : (schema.$ref.split("/").pop() ?? "unknown");
-  const branches = [schema.anyOf, schema.oneOf].find(Array.isArray) as unknown[] | undefined;
-  if (branches !== undefined) return branches.map(inside).join(" | ");
-  if (Array.isArray(schema.allOf)) return schema.allOf.map(inside).join(" & ");
+  const branches = [...schemasIn(schema.anyOf), ...schemasIn(schema.oneOf)];
+  if (branches.length > 0) return joined(branches, inside, " | ");
+  const all = schemasIn(schema.allOf);
+  if (all.length > 0) return joined(all, inside, " & ");
   return byType(schema, inside);
 }
 
@@ -33,21 +39,32 @@ const beyondJson: Readonly<Record<string, string>> = {
   set: "Set",
 };
 
+/** The first of several, and a sign that there are more. */
+function joined<T>(all: readonly T[], text: (one: T) => string, between: string): string {
+  const more = all.length > mostShown ? ["…"] : [];
+  return [...all.slice(0, mostShown).map(text), ...more].join(between);
+}
+
+function wordText(word: unknown): string {
+  const text = JSON.stringify(word);
+  return text.length > longestWord ? `${text.slice(0, longestWord)}…` : text;
+}
+
 function byType(schema: JsonSchema, inside: (part: unknown) => string): string {
   const { type, properties, items, prefixItems, additionalProperties } = schema;
   if (Array.isArray(type)) return type.join(" | ");
   if (type === "integer") return "integer";
   if (type === "array") {
-    if (Array.isArray(prefixItems)) return `[${prefixItems.map(inside).join(", ")}]`;
+    if (Array.isArray(prefixItems)) return `[${joined(prefixItems, inside, ", ")}]`;
     const item = inside(items);
     return item.includes(" | ") ? `(${item})[]` : `${item}[]`;
   }
   if (typeof properties === "object" && properties !== null) {
     const required = Array.isArray(schema.required) ? (schema.required as string[]) : [];
-    const members = Object.entries(properties).map(
-      ([name, part]) => `${name}${required.includes(name) ? "" : "?"}: ${inside(part)}`,
-    );
-    return members.length === 0 ? "{}" : `{ ${members.join(", ")} }`;
+    const members = Object.entries(properties);
+    const text = ([name, part]: [string, unknown]) =>
+      `${name}${required.includes(name) ? "" : "?"}: ${inside(part)}`;
+    return members.length === 0 ? "{}" : `{ ${joined(members, text, ", ")} }`;
   }
   if (type === "object")
     return typeof additionalProperties === "object" ? `{ [key]: ${inside(additionalProperties)} }` : "object";

@@ -1,5 +1,8 @@
 import type { Terminal } from "./terminal.ts";
 
+/** What a table is laid out for. */
+type Paper = Pick<Terminal, "columns" | "paint">;
+
 const gap = 2;
 /** A wrapped column of fewer characters is harder to read than a line that is too long. */
 const narrowest = 24;
@@ -11,10 +14,10 @@ const narrowestName = 8;
  * terminal each row is one line, so that grep finds all of it.
  */
 export function table(
-  terminal: Terminal,
+  terminal: Paper,
   heading: readonly string[],
   rows: readonly (readonly string[])[],
-): string {
+): string[] {
   const last = heading.length - 1;
   const widths = heading.map((title, at) =>
     Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
@@ -30,7 +33,7 @@ export function table(
     const [first = "", ...more] = wrap(row[last] ?? "", room);
     return [lineOf([...row.slice(0, last), first]), ...more.map((text) => " ".repeat(indent) + text)];
   });
-  return [terminal.paint("bold", lineOf(heading)), ...lines].join("\n");
+  return [terminal.paint("bold", lineOf(heading)), ...lines];
 }
 
 /**
@@ -38,10 +41,10 @@ export function table(
  * together, and names lose their beginnings: the ends of URLs and paths tell them apart.
  */
 export function numbers(
-  terminal: Terminal,
+  terminal: Paper,
   heading: readonly string[],
   rows: readonly (readonly string[])[],
-): string {
+): string[] {
   const all = [heading, ...rows];
   const widths = heading.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
   const width = widths.reduce((sum, width) => sum + width, 0);
@@ -55,7 +58,7 @@ export function numbers(
       ...cells.map((cell, at) => cell.padStart((others[at] as number) + between)),
     ].join(""),
   );
-  return [terminal.paint("bold", lines[0] as string), ...lines.slice(1)].join("\n");
+  return [terminal.paint("bold", lines[0] as string), ...lines.slice(1)];
 }
 
 /** Cuts a text between words into lines of at most `width` characters. A longer word stays whole. */

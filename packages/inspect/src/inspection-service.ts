@@ -106,25 +106,100 @@ const served: JsonShape = {
   description: "only calls of this service, with # and the instance where it has one",
 };
 
-const stateShape: JsonShape = {
-  type: "object",
-  properties: {
-    atMs: number,
-    upMs: number,
-    health: anyObject,
-    stats: anyObject,
-    lentBytes: number,
-    windows: anyObject,
-    methods: list,
-    methodsLeftOut: number,
-  },
-  required: ["atMs", "upMs", "health", "stats", "lentBytes", "windows", "methods", "methodsLeftOut"],
-};
-
 const shapeOf = (properties: Readonly<Record<string, JsonShape>>, more: JsonShape = {}): JsonShape => ({
   type: "object",
   properties: { ...more.properties, ...properties },
   required: [...(more.required ?? []), ...Object.keys(properties)],
+});
+
+const name: JsonShape = { type: "string", maxLength: 1024 };
+const direction: JsonShape = { type: "string", enum: ["in", "out"] };
+/** A time that a `Date` can hold. */
+const moment: JsonShape = { type: "number", minimum: 0, maximum: 8.64e15 };
+const count: JsonShape = { type: "number", minimum: 0 };
+const listOf = (items: JsonShape): JsonShape => ({ type: "array", items });
+
+const stateShape: JsonShape = shapeOf({
+  atMs: moment,
+  upMs: count,
+  health: {
+    type: "object",
+    properties: {
+      status: { type: "string", enum: ["serving", "not_serving", "draining"] },
+      reason: { type: "string", maxLength: 1024 },
+    },
+    required: ["status"],
+  },
+  stats: shapeOf({
+    counters: shapeOf({
+      requestsSucceeded: count,
+      requestsFailed: count,
+      callsSucceeded: count,
+      callsFailed: count,
+    }),
+    calls: shapeOf({ in: count, out: count, waiting: count }),
+    admission: shapeOf({ queued: count }),
+    pool: shapeOf({ takenBytes: count }),
+    sessions: count,
+    pullingBytes: count,
+    offeredBytes: count,
+    streamBytes: count,
+    queuedBytes: count,
+    quarantinedBytes: count,
+    ports: listOf(shapeOf({ stalls: shapeOf({ totalMs: count }) })),
+  }),
+  lentBytes: count,
+  windows: shapeOf({ limit: count, inFlight: count }),
+  methods: listOf(
+    shapeOf({
+      method: name,
+      direction,
+      succeeded: count,
+      failed: count,
+      failures: anyObject,
+      inFlight: count,
+      latencyMs: shapeOf({ count, buckets: listOf({ type: "array" }) }),
+    }),
+  ),
+  methodsLeftOut: count,
+});
+
+const phases = listOf(shapeOf({ phase: name, ms: count }));
+
+const peerShape = shapeOf({
+  peer: name,
+  session: name,
+  incarnation: name,
+  agent: name,
+  identity: name,
+  state: name,
+});
+
+const openCallShape = shapeOf({
+  direction,
+  method: name,
+  peer: name,
+  session: name,
+  callId: count,
+  phase: name,
+  phases,
+  ageMs: count,
+  timeLeftMs: count,
+  grantedBytes: count,
+  transfers: count,
+  itemsSent: count,
+  itemsReceived: count,
+});
+
+const endedCallShape = shapeOf({
+  direction,
+  method: name,
+  peer: name,
+  callId: count,
+  tookMs: count,
+  code: name,
+  phases,
+  atMs: moment,
 });
 
 /**
@@ -158,7 +233,7 @@ export const Inspection = service("cinnabar.inspect.v1", {
           incarnation: word,
           urls: list,
           options: anyObject,
-          peers: list,
+          peers: listOf(peerShape),
           peersLeftOut: number,
         },
         stateShape,
@@ -180,7 +255,9 @@ export const Inspection = service("cinnabar.inspect.v1", {
       type: "object",
       properties: { service: served, minAgeMs: { type: "number", minimum: 0 } },
     }),
-    output: shaped<InspectedCalls>(shapeOf({ incarnation: word, calls: list, leftOut: number })),
+    output: shaped<InspectedCalls>(
+      shapeOf({ incarnation: word, calls: listOf(openCallShape), leftOut: count }),
+    ),
     idempotent: true,
   }),
   tail: serverStream({
@@ -198,7 +275,7 @@ export const Inspection = service("cinnabar.inspect.v1", {
         perSecond: { type: "integer", minimum: 1, maximum: mostTailedCalls },
       },
     }),
-    output: shaped<EndedCalls>(shapeOf({ calls: list, leftOut: number })),
+    output: shaped<EndedCalls>(shapeOf({ calls: listOf(endedCallShape), leftOut: count })),
     idempotent: true,
     idleTimeoutMs: false,
   }),

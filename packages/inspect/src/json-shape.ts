@@ -70,6 +70,7 @@ function boundFault(value: unknown, { enum: words, minimum, maximum, maxLength }
       return `expected at most ${maxLength} characters`;
   }
   if (typeof value !== "number") return "";
+  if (Number.isNaN(value)) return "expected a number, received NaN";
   if (minimum !== undefined && value < minimum) return `expected at least ${minimum}`;
   return maximum !== undefined && value > maximum ? `expected at most ${maximum}` : "";
 }

@@ -309,7 +309,7 @@ function rowsOf({ latencyMs, serviceMs, failedMs, servers }: Tally): string[][] 
   return rows;
 }
 
-function inWords(report: Report, tally: Tally, terminal: Terminal): string {
+function inWords(report: Report, tally: Tally, terminal: Terminal): string[] {
   const codes = Object.entries(tally.failures).map(([code, count]) => `${count} ${code}`);
   const { clientCpuUsByCall: client, serverCpuUsByCall: server } = report;
   const took = [
@@ -319,8 +319,8 @@ function inWords(report: Report, tally: Tally, terminal: Terminal): string {
   return [
     headOf(report),
     `${report.callsPerSecond.toFixed(0)} calls/s, ${report.bytesPerSecond.toFixed(0)} bytes/s; ${report.started} started, ${report.skipped} skipped${codes.length === 0 ? "" : `, failed: ${codes.join(", ")}`}; ${took.join(", ")}`,
-    table(terminal, heading, rowsOf(tally)),
-  ].join("\n");
+    ...table(terminal, heading, rowsOf(tally)),
+  ];
 }
 
 function drawn(file: string, title: string, tally: Tally): string {

@@ -23,7 +23,7 @@ const help = `Usage: cinnabar call URL SERVICE/METHOD [JSON | @FILE | -] [OPTION
 
 Calls a method and prints its answer as JSON on one line. The input is JSON, or
 that of a file or of standard input. The server says what the method takes, where
-it was opened with reflection: true; the input is checked before it is sent.
+it serves reflection(engine); the input is checked before it is sent.
 Bytes are base64 in JSON, or "@FILE" for those of a file.
 
 Streams are one JSON value a line. Items of the server are printed as they come.
@@ -156,7 +156,7 @@ async function inputOf(
     throw new UsageError(`${path} takes no ${sendsItems ? "input that opens it" : "input"}`);
   const json = text === undefined ? undefined : parsedJson(text, "the input");
   const regions = exposeBulk(engine, bulk, method.input);
-  const value = await checked(json, method.input, "input", new Map(bulk.map(({ path: at }) => [at, true])));
+  const value = checked(json, method.input, "input", new Map(bulk.map(({ path: at }) => [at, true])));
   return {
     input: placed(value, regions),
     release() {
@@ -179,16 +179,15 @@ async function textOf(given: string | undefined): Promise<string | undefined> {
 }
 
 /** The value of JSON that fits the schema. `elsewhere`: what other options give, by path. */
-async function checked(
+function checked(
   json: unknown,
   schema: JsonSchema | undefined,
   path: string,
   elsewhere: ReadonlyMap<string, unknown> = new Map(),
-): Promise<unknown> {
+): unknown {
   const value = json === undefined ? undefined : valueOfJson(json, schema, path);
   const whole = placed(json, elsewhere);
-  const fault =
-    schema === undefined || whole === undefined ? undefined : await faultOfJson(whole, schema, path);
+  const fault = schema === undefined || whole === undefined ? undefined : faultOfJson(whole, schema, path);
   if (fault !== undefined) throw new UsageError(fault);
   return value;
 }
@@ -274,7 +273,7 @@ class Lines {
       number++;
       if (line.trim() === "") continue;
       try {
-        yield await checked(parsedJson(line, `line ${number} of the items`), this.#schema, `line ${number}`);
+        yield checked(parsedJson(line, `line ${number} of the items`), this.#schema, `line ${number}`);
       } catch (error) {
         this.fault = error as UsageError;
         throw error;

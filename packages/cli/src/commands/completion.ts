@@ -4,7 +4,7 @@ import { type Command, UsageError } from "../command.ts";
 import { commands } from "../commands.ts";
 import { type ConnectionValues, connectionOptions, withEngine } from "../connection.ts";
 import { listedServices } from "../remote-method.ts";
-import type { Terminal } from "../terminal.ts";
+import { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar completion bash|zsh|fish
 
@@ -20,8 +20,10 @@ server whose URL stands before.
 
 const scripts: Readonly<Record<string, string>> = {
   bash: `_cinnabar() {
-  local IFS=$'\\n'
-  COMPREPLY=($(cinnabar completion --line "\${COMP_LINE:0:COMP_POINT}" 2>/dev/null))
+  local found at
+  mapfile -t found < <(cinnabar completion --line "\${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
+  COMPREPLY=()
+  for at in "\${!found[@]}"; do COMPREPLY+=("$(printf '%q' "\${found[at]}")"); done
 }
 complete -o default -F _cinnabar cinnabar`,
   zsh: `#compdef cinnabar
@@ -37,6 +39,10 @@ end
 complete -c cinnabar -a '(__cinnabar_complete)'`,
 };
 
+/** What a contract allows: a service, `#` and an instance where it has one, and a method. */
+const isName = (text: string): boolean =>
+  /^[A-Za-z0-9._/-]{1,128}(#[A-Za-z0-9._-]{1,64})?(\/[A-Za-z_$][A-Za-z0-9_$]{0,127})?$/.test(text);
+
 /** A server that does not answer must not hold up a shell for long. */
 const longestWait = "2s";
 
@@ -47,19 +53,19 @@ export const completion: Command = {
     const { values, positionals } = argumentsOf(args, { line: { type: "string" } });
     const [shell = "", ...more] = positionals;
     if (values.line !== undefined) {
-      const found = await candidates(values.line, terminal);
-      if (found.length > 0) terminal.print(found.join("\n"));
+      const found = await candidates(values.line);
+      if (found.length > 0) terminal.print(found);
       return 0;
     }
     const script = Object.hasOwn(scripts, shell) && more.length === 0 ? scripts[shell] : undefined;
     if (script === undefined) throw new UsageError(`expected one of ${Object.keys(scripts).join(", ")}`);
-    terminal.print(script);
+    terminal.print(script.split("\n"));
     return 0;
   },
 };
 
 /** What the last word of a line can become. */
-async function candidates(line: string, terminal: Terminal): Promise<readonly string[]> {
+async function candidates(line: string): Promise<readonly string[]> {
   const [, ...words] = line.trimStart().split(/\s+/);
   const typed = words.pop() ?? "";
   const fitting = (all: readonly string[]) => all.filter((each) => each.startsWith(typed));
@@ -74,7 +80,7 @@ async function candidates(line: string, terminal: Terminal): Promise<readonly st
   const { values, names } = argumentsIn(words.slice(1), text);
   const [url, ...after] = names;
   if (url === undefined || after.length > 0) return [];
-  return fitting(await namesOf(url, values, verb === "describe", terminal));
+  return fitting(await namesOf(url, values, verb === "describe"));
 }
 
 /** The options and the names among words, by what the help says of options that take a value. */
@@ -100,11 +106,15 @@ async function namesOf(
   url: string,
   values: ConnectionValues,
   withServices: boolean,
-  terminal: Terminal,
 ): Promise<readonly string[]> {
   const found: string[] = [];
   // A failure is not for the shell, which shows it in the middle of a line.
-  const silent: Terminal = { ...terminal, complain: () => {} };
+  const silent = new Terminal({
+    columns: Number.POSITIVE_INFINITY,
+    print: () => {},
+    complain: () => {},
+    paint: (_, text) => text,
+  });
   await withEngine("completion", { ...values, timeout: longestWait }, silent, async (connection) => {
     for (const { service, instance, methods } of await listedServices(
       await connection.dial(url),
@@ -114,6 +124,8 @@ async function namesOf(
       if (withServices) found.push(served);
       found.push(...methods.map(({ name }) => `${served}/${name}`));
     }
+    // A server may tell what no contract can have: the shell would insert it into a line that is going to run.
+    for (let at = found.length - 1; at >= 0; at--) if (!isName(found[at] as string)) found.splice(at, 1);
     return 0;
   }).catch((error: unknown) => {
     if (!(error instanceof UsageError)) throw error;

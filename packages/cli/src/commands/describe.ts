@@ -5,6 +5,7 @@ import { connectionHelp, connectionOptions, withEngine } from "../connection.ts"
 import { describedService, listedServices, methodOf, serviceName, servicesIn } from "../remote-method.ts";
 import { typeText } from "../schema-text.ts";
 import type { Terminal } from "../terminal.ts";
+import { readSchema } from "../told-schema.ts";
 
 const help = `Usage: cinnabar describe URL [SERVICE[/METHOD]] [--json] [OPTION…]
 
@@ -44,8 +45,11 @@ export const describe: Command = {
       if (values.json) {
         const [first] = described;
         const only = name === undefined ? described : first;
-        terminal.print(JSON.stringify(only, undefined, 2));
-      } else terminal.print(described.map((each) => inWords(each, terminal)).join("\n\n"));
+        terminal.print(JSON.stringify(only, undefined, 2).split("\n"));
+      } else
+        terminal.print(
+          described.flatMap((each, at) => [...(at === 0 ? [] : [""]), ...inWords(each, terminal)]),
+        );
       return 0;
     });
   },
@@ -61,9 +65,9 @@ function namesOf(name: string, services: readonly string[]) {
   return { ...serviceName(name.slice(0, slash)), method: name.slice(slash + 1) };
 }
 
-function inWords({ service, instance, methods }: DescribedService, terminal: Terminal): string {
+function inWords({ service, instance, methods }: DescribedService, terminal: Terminal): string[] {
   const lines = methods.flatMap((method) => ["", ...methodInWords(method)]);
-  return [terminal.paint("bold", served(service, instance)), ...lines.slice(1)].join("\n");
+  return [terminal.paint("bold", served(service, instance)), ...lines.slice(1)];
 }
 
 function methodInWords(method: DescribedMethod): string[] {
@@ -75,15 +79,16 @@ function methodInWords(method: DescribedMethod): string[] {
     timeoutMs === undefined ? "" : `at most ${timeoutMs} ms`,
   ];
   const parts: [string, string][] = [];
-  if (input !== undefined) parts.push([items === undefined ? "input" : "opening", typeText(input)]);
-  if (items !== undefined) parts.push(["items", typeText(items)]);
+  if (input !== undefined)
+    parts.push([items === undefined ? "input" : "opening", typeText(readSchema(input))]);
+  if (items !== undefined) parts.push(["items", typeText(readSchema(items))]);
   if (output !== undefined)
     parts.push([
       kind === "serverStream" || kind === "duplexStream" ? "each item" : "output",
-      typeText(output),
+      typeText(readSchema(output)),
     ]);
   for (const [reason, schema] of Object.entries(errors))
-    parts.push(["error", `${reason} ${typeText(schema)}`]);
+    parts.push(["error", `${reason} ${typeText(readSchema(schema))}`]);
   return [
     `  ${name} (${flags.filter(Boolean).join(", ")})`,
     ...parts.map(([title, text]) => `    ${title.padEnd(10)}${text}`),

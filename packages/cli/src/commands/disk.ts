@@ -371,9 +371,9 @@ class Output {
       `${now.failed} errors`,
       `${connections} connections`,
     ].join(", ");
-    // One line up, and that line cleared.
-    const start = isOnScreen && this.#hasLine ? "\u001b[1A\u001b[2K" : "";
-    this.#terminal.print(start + line.slice(0, this.#terminal.columns));
+    const shown = line.slice(0, this.#terminal.columns);
+    if (isOnScreen && this.#hasLine) this.#terminal.replaceLine(shown);
+    else this.#terminal.print(shown);
     this.#hasLine = true;
   }
 

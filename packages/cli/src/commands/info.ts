@@ -31,9 +31,10 @@ export const info: Command = {
       throw new UsageError(`unknown fabric "${scheme}", expected one of ${known}`);
     }
     const sealing = describeSealing();
-    terminal.print(
-      json ? JSON.stringify({ ...report, sealing }, undefined, 2) : inWords(report, sealing, terminal),
-    );
+    const text = json
+      ? JSON.stringify({ ...report, sealing }, undefined, 2)
+      : inWords(report, sealing, terminal);
+    terminal.print(text.split("\n"));
     const missing = required.filter((scheme) => !isUsable(report, scheme));
     if (missing.length > 0) terminal.complain(`cinnabar info: this machine cannot use ${missing.join(", ")}`);
     return missing.length === 0 ? 0 : 1;
@@ -72,7 +73,7 @@ function fabrics(report: FabricsReport, terminal: Terminal): string {
     available ? "yes" : "no",
     reason,
   ]);
-  return table(terminal, ["FABRIC", "PROVIDER", "USABLE", "REASON"], rows);
+  return table(terminal, ["FABRIC", "PROVIDER", "USABLE", "REASON"], rows).join("\n");
 }
 
 function devices(report: FabricsReport, terminal: Terminal): string {
@@ -90,7 +91,7 @@ function devices(report: FabricsReport, terminal: Terminal): string {
     ]),
   );
   const heading = ["DEVICE", "KIND", "STATE", "LINK", "RATE", "INTERFACE (MTU)", "ADDRESSES", "GIDS"];
-  return table(terminal, heading, rows);
+  return table(terminal, heading, rows).join("\n");
 }
 
 function domains(report: FabricsReport, terminal: Terminal): string {
@@ -119,7 +120,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
     "EXTENTS",
     "CAPABILITIES, REGISTRATION",
   ];
-  return table(terminal, heading, rows);
+  return table(terminal, heading, rows).join("\n");
 }
 
 function connections(report: FabricsReport, terminal: Terminal): string {
@@ -132,7 +133,7 @@ function connections(report: FabricsReport, terminal: Terminal): string {
     queuePair === undefined ? "-" : `${queuePair.number} ${queuePair.state}`,
     pid === 0 ? "-" : `${pid}`,
   ]);
-  return table(terminal, ["DEVICE", "STATE", "LOCAL", "REMOTE", "QUEUE PAIR", "PROCESS"], rows);
+  return table(terminal, ["DEVICE", "STATE", "LOCAL", "REMOTE", "QUEUE PAIR", "PROCESS"], rows).join("\n");
 }
 
 function lockedMemory({
@@ -168,7 +169,7 @@ function patches(report: FabricsReport, terminal: Terminal): string {
       state === "off" && switchOn !== "" ? switchOn : switchOff,
       what,
     ]);
-  return table(terminal, ["PATCH", "OF", "STATE", "SWITCH", "CHANGE"], rows);
+  return table(terminal, ["PATCH", "OF", "STATE", "SWITCH", "CHANGE"], rows).join("\n");
 }
 
 function kib(bytes: number): string {

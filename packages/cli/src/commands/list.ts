@@ -22,7 +22,7 @@ export const list: Command = {
     return withEngine("list", values, terminal, async (connection) => {
       const services = await listedServices(await connection.dial(url), connection);
       if (values.json) {
-        terminal.print(JSON.stringify(services, undefined, 2));
+        terminal.print(JSON.stringify(services, undefined, 2).split("\n"));
         return 0;
       }
       const rows = services.flatMap(({ service, instance, methods }) =>

@@ -15,7 +15,7 @@ export const man: Command = {
     const loaded = await Promise.all(
       commands.map(async ({ name, load }) => ({ name, text: (await load()).help })),
     );
-    terminal.print(manualPage(loaded, new Date()));
+    terminal.print(manualPage(loaded, new Date()).split("\n"));
     return 0;
   },
 };

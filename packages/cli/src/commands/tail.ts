@@ -12,8 +12,7 @@ const help = `Usage: cinnabar tail URL [--service NAME] [--failed] [--slower-tha
 Prints the calls of an engine as they end, those that it serves (in) and those
 that it makes (out): when, direction, method, code, how long, the time in each
 phase, and the peer. It goes on until Ctrl-C or until the engine is gone. The
-engine must have been opened with inspection: true. Inputs and outputs are not
-shown.
+engine must serve inspection(engine). Inputs and outputs are not shown.
 
   --service NAME      Only calls of this service.
   --failed            Only calls that have failed.

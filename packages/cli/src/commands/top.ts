@@ -25,7 +25,7 @@ that it has served (IN/S) and made (OUT/S), failed ones (ERR/S), open calls,
 calls that wait, peers, the in-flight windows, bytes of memory lent to peers, and
 the share of time that its event loop was blocked (STALL). For each method, of
 all engines together: calls and errors in a second, open calls, median and 99th
-percentile. The engines must have been opened with inspection: true. On a
+percentile. The engines must serve inspection(engine) of cinnabar-inspect. On a
 terminal, s sorts by the next column and q ends.
 
   --sort COLUMN  calls, errors, open, p50, p99 or method. Default: calls.
@@ -122,7 +122,15 @@ class WatchedEngine {
     }
   }
 
+  /** @throws CommandError for an item that no engine sends. */
   #take(item: InspectedChange): void {
+    for (const { latencyMs } of item.methods) {
+      try {
+        Histogram.from(latencyMs);
+      } catch (error) {
+        throw new CommandError(`${this.url}: ${wrong}: ${(error as Error).message}`, statusOf("internal"));
+      }
+    }
     this.failure = undefined;
     this.#heardMs = performance.now();
     if (item.incarnation !== this.#now?.incarnation || item.seq === 0) {
@@ -148,7 +156,7 @@ class WatchedEngine {
 
   get state(): string {
     if (this.isBlocked) return "blocked";
-    if (this.failure !== undefined) return "lost";
+    if (this.failure !== undefined) return isWrong(this.failure) ? "wrong" : "lost";
     return this.#now?.health.status ?? "connecting";
   }
 
@@ -203,7 +211,7 @@ class WatchedEngine {
         inFlight: now.inFlight,
         callsPerSecond: (endedOf(now) - (before === undefined ? 0 : endedOf(before))) / interval.seconds,
         errorsPerSecond: (now.failed - (before?.failed ?? 0)) / interval.seconds,
-        latency: before === undefined ? latency : latency.since(Histogram.from(before.latencyMs)),
+        latency: since(latency, before),
       };
     }
   }
@@ -218,6 +226,22 @@ interface MethodInterval {
   /** Latency of the calls that ended in the interval, in milliseconds. */
   readonly latency: Histogram;
 }
+
+/** What was recorded since; all of it, where the engine has told less than before. */
+function since(latency: Histogram, before: InspectedMethod | undefined): Histogram {
+  if (before === undefined) return latency;
+  try {
+    return latency.since(Histogram.from(before.latencyMs));
+  } catch {
+    return latency;
+  }
+}
+
+const wrong = "its answer is none that an engine gives";
+
+/** Whether an engine has answered what none answers. */
+const isWrong = (error: unknown): boolean =>
+  error instanceof CommandError && error.status === statusOf("internal");
 
 const endedOf = ({ succeeded, failed }: InspectedMethod): number => succeeded + failed;
 
@@ -271,7 +295,9 @@ async function show(
           return over.aborted;
         });
       } catch (error) {
-        if (!(error instanceof CommandError && wasThere)) {
+        // One whose answers are wrong is shown so, and the others go on.
+        const goesOn = wasThere || (engines.length > 1 && isWrong(error));
+        if (!(error instanceof CommandError && goesOn)) {
           if (!over.aborted) failed ??= error;
           ended.abort();
           return;
@@ -286,22 +312,15 @@ async function show(
     while (!over.aborted) {
       await pause(everyMs, undefined, { signal: over }).catch(() => {});
       if (over.aborted || !engines.some(({ isMeasured }) => isMeasured)) continue;
-      const text = frame(engines, keys.sort, json, terminal);
-      terminal.print(terminal.rows === undefined || json ? text : onScreen(text, terminal.rows));
+      const lines = frame(engines, keys.sort, json, terminal);
+      if (terminal.rows === undefined || json) terminal.print(lines);
+      else terminal.draw(lines);
     }
   } finally {
     keys.release();
   }
   if (failed !== undefined) throw failed;
   return 0;
-}
-
-/** Clears the screen, and as much of the text as it holds. */
-function onScreen(text: string, rows: number): string {
-  return `\u001b[H\u001b[2J${text
-    .split("\n")
-    .slice(0, Math.max(1, rows - 1))
-    .join("\n")}`;
 }
 
 /** The keys that a reader at a terminal has. */
@@ -332,9 +351,9 @@ class Keys {
   };
 }
 
-function frame(engines: readonly WatchedEngine[], sort: Column, json: boolean, terminal: Terminal): string {
+function frame(engines: readonly WatchedEngine[], sort: Column, json: boolean, terminal: Terminal): string[] {
   const methods = sorted(methodsOf(engines), sort);
-  return json ? asJson(engines, methods) : asText(engines, methods, sort, terminal);
+  return json ? [asJson(engines, methods)] : asText(engines, methods, sort, terminal);
 }
 
 /** The methods of all engines: one row for a method and direction. */
@@ -392,7 +411,7 @@ function asText(
   methods: readonly MethodInterval[],
   sort: Column,
   terminal: Terminal,
-): string {
+): string[] {
   const engineRows = engines.map((engine) => {
     const interval = engine.interval();
     if (interval === undefined) return [engine.url, engine.state, ...Array<string>(9).fill("-")];
@@ -427,11 +446,11 @@ function asText(
   const lost = engines.flatMap(({ failure }) => (failure === undefined ? [] : [failure.message]));
   const leftOut = engines.reduce((sum, engine) => sum + engine.methodsLeftOut, 0);
   return [
-    numbers(terminal, engineHeading, engineRows),
+    ...numbers(terminal, engineHeading, engineRows),
     ...lost.map((line) => line.slice(0, terminal.columns)),
     "",
-    methodRows.length === 0 ? "no method was called" : numbers(terminal, methodHeading, methodRows),
+    ...(methodRows.length === 0 ? ["no method was called"] : numbers(terminal, methodHeading, methodRows)),
     "",
     `sorted by ${sort}${leftOut > 0 ? `; ${leftOut} methods were left out` : ""}`,
-  ].join("\n");
+  ];
 }

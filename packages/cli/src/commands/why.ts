@@ -19,8 +19,8 @@ const help = `Usage: cinnabar why URL… [--group FILE] [--service NAME] [--olde
 
 Prints where the open calls of engines stand, the oldest first: the time in each
 phase, and what each waits for. Given the URLs of both ends of a call, it shows
-the caller's side and the server's side together. The engines must have been
-opened with inspection: true. Status 0: every engine has answered.
+the caller's side and the server's side together. The engines must serve
+inspection(engine). Status 0: every engine has answered.
 
   --service NAME     Only calls of this service.
   --older-than TIME  Only calls that are older, such as 500ms.
@@ -189,18 +189,16 @@ function servedReason({ phase, transfers }: OpenCall): string {
   return transfers > 0 ? `its handler runs, and ${moving} under way` : "its handler runs";
 }
 
-function text(calls: readonly Joined[], leftOut: number, terminal: Terminal): string {
-  const parts = calls.map((call) =>
-    [
-      terminal.paint("bold", `${call.method}: ${call.why}`),
-      `  open for ${inWords(call.ageMs)}, ${deadlineOf(call)}${numberOf(call)}`,
-      ...sideLines("caller", call.caller),
-      ...sideLines("server", call.server),
-    ].join("\n"),
-  );
-  if (calls.length === 0) parts.push("no call is open");
-  if (leftOut > 0) parts.push(`${leftOut} more calls were left out`);
-  return parts.join("\n");
+function text(calls: readonly Joined[], leftOut: number, terminal: Terminal): string[] {
+  const lines = calls.flatMap((call) => [
+    terminal.paint("bold", `${call.method}: ${call.why}`),
+    `  open for ${inWords(call.ageMs)}, ${deadlineOf(call)}${numberOf(call)}`,
+    ...sideLines("caller", call.caller),
+    ...sideLines("server", call.server),
+  ]);
+  if (calls.length === 0) lines.push("no call is open");
+  if (leftOut > 0) lines.push(`${leftOut} more calls were left out`);
+  return lines;
 }
 
 function deadlineOf({ caller, server }: Joined): string {

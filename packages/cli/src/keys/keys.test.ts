@@ -8,6 +8,7 @@ import { connect, createServer } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { UsageError } from "../command.ts";
 import { keys } from "../commands/keys.ts";
+import { Terminal } from "../terminal.ts";
 
 /** `cinnabar keys` in a folder of its own. */
 function inFolder() {
@@ -16,12 +17,15 @@ function inFolder() {
   const run = (...args: readonly string[]) => {
     const printed: string[] = [];
     const complained: string[] = [];
-    const status = keys.run([...args, "--dir", dir], {
-      columns: Number.POSITIVE_INFINITY,
-      print: (text) => printed.push(text),
-      complain: (text) => complained.push(text),
-      paint: (_, text) => text,
-    });
+    const status = keys.run(
+      [...args, "--dir", dir],
+      new Terminal({
+        columns: Number.POSITIVE_INFINITY,
+        print: (text) => void printed.push(text),
+        complain: (text) => void complained.push(text),
+        paint: (_, text) => text,
+      }),
+    );
     return { status, printed: printed.join("\n"), complained: complained.join("\n") };
   };
   const at = (file: string) => join(dir, file);
