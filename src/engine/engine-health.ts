@@ -15,8 +15,8 @@ export class EngineHealth {
 
   /**
    * Says whether a service serves; "" is the whole engine. A service that does not serve still answers the calls that
-   * reach it: of one peer, and those that were under way. The service need not be served yet. `reason` says why, in 1
-   * to 256 characters; default: none.
+   * reach it: of one peer, and those that were under way. While the engine opens, the service need not be served yet.
+   * `reason` says why, in 1 to 256 characters; default: none.
    *
    * @example
    * const server = await Engine.open({
@@ -28,7 +28,8 @@ export class EngineHealth {
    * });
    * server.health.set("files.v1", "serving"); // when the index has been read
    *
-   * @throws TypeError for a bad name, status or option. RangeError where more than 256 services do not serve.
+   * @throws TypeError for a service that the engine does not serve, a bad status or option; `Engine.open` rejects where it
+   * never came. RangeError where more than 256 services do not serve.
    */
   set(service: string, status: "serving" | "not_serving", options: { readonly reason?: string } = {}): void {
     this.#book.set(service, status, options);

@@ -117,7 +117,7 @@ export class EngineParts {
     this.dispatchers = new Dispatchers(serverTerms);
     this.served = new ServedServices(this.dispatchers);
     this.health = new HealthBook(
-      (service) => this.served.services.some(([name]) => name === service),
+      () => this.served.services.map(([name]) => name),
       () => this.sessions.announce(),
     );
     this.services = this.#createServices(options);

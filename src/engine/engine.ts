@@ -101,6 +101,7 @@ export class Engine implements AsyncDisposable {
     try {
       const { serve = [] } = options;
       engine.#parts.serve("Engine.open", typeof serve === "function" ? await serve(engine) : serve);
+      engine.#parts.health.onOpened();
       for (const url of engine.#options.listen) await engine.#parts.ports.listen(url);
     } catch (error) {
       await engine.close();

@@ -1,4 +1,4 @@
-import { checkOptions, type FieldsOf, text } from "../base/options/options.ts";
+import { checkOptions, type FieldsOf, nearest, text } from "../base/options/options.ts";
 import { greetingLimits, type ToldHealth } from "../wire/handshake.ts";
 
 /** What an engine says of one of its services, or of itself. */
@@ -13,22 +13,26 @@ const healthFields = {
   reason: text(1, greetingLimits.maxReasonLength),
 } satisfies FieldsOf<Pick<ServiceHealth, "reason">>;
 
-/** How many services an engine keeps a health of. */
-const maxNames = greetingLimits.maxServices;
-
 /** What an engine says of its services. Everything serves at first. */
 export class HealthBook {
   readonly #services = new Map<string, ServiceHealth>();
-  readonly #isServed: (service: string) => boolean;
+  readonly #served: () => readonly string[];
   readonly #onChanged: () => void;
   #edition = 0;
   #drains = false;
   #isTelling = false;
+  #isOpening = true;
 
   /** `onChanged`: peers must be told. Called once for all changes of a turn of the event loop. */
-  constructor(isServed: (service: string) => boolean, onChanged: () => void) {
-    this.#isServed = isServed;
+  constructor(served: () => readonly string[], onChanged: () => void) {
+    this.#served = served;
     this.#onChanged = onChanged;
+  }
+
+  /** The engine has its first services. @throws TypeError for a health of one that it does not serve. */
+  onOpened(): void {
+    this.#isOpening = false;
+    for (const service of this.#services.keys()) this.#assertServed(service);
   }
 
   /** @throws as `EngineHealth.set`. */
@@ -41,11 +45,10 @@ export class HealthBook {
         `health.set: status must be "serving" or "not_serving", not ${JSON.stringify(status)}`,
       );
     checkOptions("health.set", options, healthFields);
+    if (!this.#isOpening) this.#assertServed(service);
     const { reason } = options;
     const before = this.#services.get(service);
     if (before?.status === status && before.reason === reason) return;
-    if (before === undefined && this.#services.size >= maxNames)
-      throw new RangeError(`health.set: an engine has the health of at most ${maxNames} services`);
     if (status === "not_serving" && before?.status !== status && this.#notServing().length >= maxNotServing)
       throw new RangeError(`health.set: at most ${maxNotServing} services can be not serving`);
     this.#services.set(service, reason === undefined ? { status } : { status, reason });
@@ -61,10 +64,19 @@ export class HealthBook {
   /** The health of a service; undefined for one that is neither served nor was ever set. */
   of(service = ""): ServiceHealth | undefined {
     const own = this.#services.get(service);
-    if (own === undefined && service !== "" && !this.#isServed(service)) return undefined;
+    if (own === undefined && service !== "" && !this.#served().includes(service)) return undefined;
     if (this.#drains) return { status: "draining" };
     const whole = this.#services.get("");
     return whole?.status === "not_serving" ? whole : (own ?? { status: "serving" });
+  }
+
+  #assertServed(service: string): void {
+    const served = this.#served();
+    if (service === "" || served.includes(service)) return;
+    const meant = nearest(service, served);
+    throw new TypeError(
+      `health.set: this engine does not serve "${service}"${meant === undefined ? "" : `; did you mean "${meant}"?`}`,
+    );
   }
 
   /** The health of the whole engine, named "", of each of these services, and of those that `set` has named. */

@@ -1,4 +1,4 @@
-import { type Engine, implement, type Peer, service, unary } from "cinnabar";
+import { Engine, implement, type Peer, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -177,9 +177,36 @@ describe("health", () => {
     );
     expect(() => health.set("a.v1", "serving", { why: "" } as never)).toThrow(TypeError);
     expect(() => health.set("a.v1", "not_serving", { reason: "" })).toThrow(TypeError);
-    for (let i = 0; i < 256; i++) health.set(`s${i}.v1`, "not_serving");
-    expect(() => health.set("one.v1", "not_serving")).toThrow(RangeError);
+  });
+
+  it("tells of 256 services that rest, and refuses another", async () => {
+    const rest = unary();
+    const names = Array.from({ length: 257 }, (_, index) => `s${index}.v1`);
+    const { health } = await openEngine({
+      serve: names.map((name) => implement(service(name, { rest }), { rest: () => {} })),
+    });
+    for (const name of names.slice(0, 256)) health.set(name, "not_serving");
+    expect(() => health.set("s256.v1", "not_serving")).toThrow(RangeError);
     health.set("s0.v1", "serving");
-    health.set("one.v1", "not_serving");
+    health.set("s256.v1", "not_serving");
+  });
+
+  it("is of no service that the engine lacks: a slip of the name would leave the real one serving", async () => {
+    const slip = 'health.set: this engine does not serve "nmae.v1"; did you mean "name.v1"?';
+    const { health } = await openEngine({ serve: named("a") });
+    expect(() => health.set("nmae.v1", "not_serving")).toThrow(slip);
+    expect(() => health.set("disk.v7", "not_serving")).toThrow(/does not serve "disk.v7"$/);
+    expect([health.of("name.v1"), health.of("nmae.v1")]).toEqual([{ status: "serving" }, undefined]);
+    const opening = (name: string) =>
+      Engine.open({
+        serve: (engine) => {
+          engine.health.set(name, "not_serving", { reason: "reading" });
+          return named("a");
+        },
+      });
+    await expect(opening("nmae.v1")).rejects.toThrow(slip);
+    const engine = await opening("name.v1");
+    expect(engine.health.of("name.v1")).toEqual({ status: "not_serving", reason: "reading" });
+    await engine.close();
   });
 });

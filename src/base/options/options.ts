@@ -323,7 +323,7 @@ function assertObject(where: string, path: string, options: unknown): asserts op
 const below = (path: string, name: string): string => (path === "" ? name : `${path}.${name}`);
 
 /** The known name that a mistyped one most likely means: at most a third of its letters differ. */
-function nearest(name: string, known: readonly string[]): string | undefined {
+export function nearest(name: string, known: readonly string[]): string | undefined {
   // Names are short where people type them; a long one is no slip of a finger.
   if (name.length > 64) return undefined;
   let best: string | undefined;
