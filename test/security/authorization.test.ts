@@ -187,8 +187,9 @@ describe.each(local)("authorize over $name", (provider) => {
     expect(await slow).toBe(2000);
     expect(await long).toBe(500_000);
     expect(ran.filter((name) => name === "store")).toHaveLength(2);
+    // What the client serves stays decoded as long as the session: an empty table.
     await until(
-      () => server.stats().decodedBytes === 0 && server.stats().pullingBytes === 0,
+      () => server.stats().decodedBytes < 200 && server.stats().pullingBytes === 0,
       "all is given back",
     );
   });

@@ -14,6 +14,7 @@ import {
   duplexStream,
   Engine,
   type EngineMiddleware,
+  error,
   type Implementation,
   implement,
   oneWay,
@@ -27,7 +28,12 @@ import { z } from "zod";
 import { type TracingOptions, tracing } from "../src/index.ts";
 
 const Work = service("work.v1", {
-  run: unary({ input: z.string(), output: z.string(), idempotent: true, errors: { NotFound: z.object({}) } }),
+  run: unary({
+    input: z.string(),
+    output: z.string(),
+    idempotent: true,
+    errors: { NotFound: error({ data: z.object({}), code: "not_found" }) },
+  }),
   outer: unary({ output: z.string() }),
   count: serverStream({ input: z.int(), output: z.int() }),
   sum: clientStream({ items: z.int(), output: z.int() }),
