@@ -8,6 +8,7 @@
 #include "binding/instance.h"
 #include "binding/verbs.h"
 #include "fabric/library.h"
+#include "transport/shm/process_memory.h"
 
 namespace cinnabar::binding {
 namespace {
@@ -23,6 +24,7 @@ struct Asked {
   napi_value extents = nullptr;
   uint64_t* extentWords = nullptr;
   Napi::Value onWake;
+  bool isSecured = false;
 };
 
 /// nullptr, or what is wrong with the request.
@@ -73,6 +75,7 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
     return "extents is an ArrayBuffer with room for 256 of them";
   }
   asked->extentWords = reinterpret_cast<uint64_t*>(extents);
+  asked->isSecured = object.Get("secured").ToBoolean();
   asked->onWake = object.Get("onWake");
   if (!asked->onWake.IsFunction()) return "onWake is a function";
 
@@ -151,6 +154,7 @@ Napi::Value open(const Info& info) {
                           : read(env, info[0].As<Napi::Object>(), &asked);
   if (wrong != nullptr) return failureObject(env, {"open", EINVAL, "EINVAL", wrong});
 
+  if (asked.isSecured) shm::withholdProcessCopies();
   auto opened = engine::Port::open(asked.request);
   if (!opened) return failureObject(env, opened.failure());
   auto holder = std::make_unique<PortHolder>();

@@ -27,7 +27,9 @@ constexpr std::array kPatches = {
     PatchEntry{
         Patch::processCopies, "process-copies", "Linux Yama",
         "lets processes of the same user copy from and to this process's memory "
-        "(PR_SET_PTRACER), once it meets an shm peer in another process",
+        "(PR_SET_PTRACER), once it meets an shm peer in another process; not where an engine has "
+        "the option security, nor where the user runs processes in other control groups, unless "
+        "CINNABAR_PTRACER says who may",
         "reads and writes over shm go through the rings, which takes two copies instead of one",
         false},
     PatchEntry{Patch::tcpSockets, "tcp-sockets", "libfabric tcp",

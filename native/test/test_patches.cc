@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -87,6 +89,24 @@ TEST_SUITE("patches") {
     CHECK_FALSE(allowsPatch(Patch::tcpSockets));
     unsetenv("CINNABAR_NO_PATCHES");
     CHECK(allowsPatch(Patch::tcpSockets) == needed);
+  }
+
+  TEST_CASE("a process is alone whose user runs no other in another control group") {
+    namespace fs = std::filesystem;
+    fs::path proc = fs::temp_directory_path() / ("proc." + std::to_string(getpid()));
+    auto process = [&](const char* name, const char* group) {
+      fs::create_directories(proc / name);
+      std::ofstream(proc / name / "cgroup") << group;
+    };
+    CHECK_FALSE(shm::isAlone(proc));
+    process("self", "0::/service");
+    process("17", "0::/service");
+    process("sys", "0::/no-process");
+    fs::create_directories(proc / "18");  // has ended
+    CHECK(shm::isAlone(proc));
+    process("19", "0::/shell");
+    CHECK_FALSE(shm::isAlone(proc));
+    fs::remove_all(proc);
   }
 
   TEST_CASE("copies are permitted to any process, or to one and its descendants") {

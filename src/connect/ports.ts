@@ -33,7 +33,7 @@ export class Ports {
 
   #layout(scheme: Scheme): PortLayout {
     const { maxConnections, maxIdleConnectionMs } = this.#fabric.limits ?? {};
-    const layout = layoutFor(scheme);
+    const layout = { ...layoutFor(scheme), secured: this.#fabric.security !== undefined };
     if (maxConnections === undefined || maxIdleConnectionMs === undefined) return layout;
     return { ...layout, maxConnections, maxIdleConnectionMs };
   }

@@ -122,6 +122,7 @@ export class NativePort implements Port {
       receiveSlots,
       maxConnections: layout.maxConnections ?? noLimit,
       maxIdleConnectionMs: layout.maxIdleConnectionMs ?? noLimit,
+      secured: layout.secured === true,
       ring,
       extents,
       onWake: () => this.onWake(),

@@ -310,6 +310,8 @@ export interface PortLayout {
   readonly maxConnections?: number;
   /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. Default: for ever. */
   readonly maxIdleConnectionMs?: number;
+  /** The engine has the option `security`. Default: false. */
+  readonly secured?: boolean;
 }
 
 /**

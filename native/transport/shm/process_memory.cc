@@ -2,13 +2,19 @@
 // Copyright The Cinnabar Authors
 #include "transport/shm/process_memory.h"
 
+#include <dirent.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "fabric/patches.h"
 
@@ -46,7 +52,40 @@ int copyAll(Copy copy, pid_t pid, iovec* local, iovec* remote, size_t count, uin
   return 0;
 }
 
+struct Permission {
+  std::mutex mutex;
+  bool isDecided = false;
+  bool isWithheld = false;
+  bool isGiven = false;  // by default, not by the user's choice
+};
+
+Permission& permission() {
+  static auto* one = new Permission();
+  return *one;
+}
+
+std::string controlGroup(const std::string& process) {
+  std::ifstream file(process + "/cgroup");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 }  // namespace
+
+bool isAlone(const std::string& proc) {
+  std::string own = controlGroup(proc + "/self");
+  std::unique_ptr<DIR, int (*)(DIR*)> all(opendir(proc.c_str()), closedir);
+  if (own.empty() || !all) return false;
+  while (const dirent* entry = readdir(all.get())) {
+    if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    std::string process = proc + "/" + entry->d_name;
+    struct stat info;
+    // One that has ended meanwhile has no group.
+    if (stat(process.c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
+    std::string group = controlGroup(process);
+    if (!group.empty() && group != own) return false;
+  }
+  return true;
+}
 
 unsigned long permittedTracer(std::string_view choice, pid_t parent) {
   if (choice == "parent") return static_cast<unsigned long>(parent);
@@ -57,14 +96,24 @@ unsigned long permittedTracer(std::string_view choice, pid_t parent) {
 }
 
 void permitProcessCopies() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    if (!fabric::allowsPatch(fabric::Patch::processCopies)) return;
-    const char* choice = getenv("CINNABAR_PTRACER");
-    // Fails harmlessly where Yama is absent.
-    unsigned long who = permittedTracer(choice == nullptr ? "" : choice, getppid());
-    if (prctl(PR_SET_PTRACER, who, 0, 0, 0) == 0) fabric::notePatched(fabric::Patch::processCopies);
-  });
+  Permission& mine = permission();
+  std::lock_guard lock(mine.mutex);
+  if (std::exchange(mine.isDecided, true)) return;
+  if (!fabric::allowsPatch(fabric::Patch::processCopies)) return;
+  const char* variable = getenv("CINNABAR_PTRACER");
+  std::string choice = variable == nullptr ? "" : variable;
+  if (choice.empty() && (mine.isWithheld || !isAlone())) return;
+  // Fails harmlessly where Yama is absent.
+  if (prctl(PR_SET_PTRACER, permittedTracer(choice, getppid()), 0, 0, 0) != 0) return;
+  mine.isGiven = choice.empty();
+  fabric::notePatched(fabric::Patch::processCopies);
+}
+
+void withholdProcessCopies() {
+  Permission& mine = permission();
+  std::lock_guard lock(mine.mutex);
+  mine.isWithheld = true;
+  if (std::exchange(mine.isGiven, false)) prctl(PR_SET_PTRACER, 0, 0, 0, 0);
 }
 
 bool canCopy(pid_t pid, uint64_t at, uint64_t proof) {

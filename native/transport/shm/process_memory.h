@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace cinnabar::shm {
@@ -14,8 +15,16 @@ namespace cinnabar::shm {
 // Copies between processes of one user (process_vm_readv(2)).
 
 /// Lets other processes of this user copy from and to this one where Yama would forbid it
-/// (prctl(2), PR_SET_PTRACER); once, before the first peer in another process is greeted.
+/// (prctl(2), PR_SET_PTRACER); once, before the first peer in another process is greeted. Without
+/// CINNABAR_PTRACER only a process that has its user to itself (`isAlone`) and no secrets does so.
 void permitProcessCopies();
+
+/// This process has secrets: it gives no such permission, and takes back what it gave by itself.
+void withholdProcessCopies();
+
+/// Whether all processes of this user are in the control group of this one, as in a container or a
+/// service with a user of its own. `proc` is where proc(5) is.
+bool isAlone(const std::string& proc = "/proc");
 
 /// Who may: what CINNABAR_PTRACER says, a process whose descendants may too, by its number or as
 /// "parent". Anything else is any process (PR_SET_PTRACER_ANY).

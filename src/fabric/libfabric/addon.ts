@@ -96,6 +96,8 @@ export interface OpenRequest {
   readonly maxConnections: number;
   /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. */
   readonly maxIdleConnectionMs: number;
+  /** The engine has secrets: the process lets no other copy from its memory. */
+  readonly secured: boolean;
   /** See `fabric/completion-ring.ts` for the layout. Kept alive until `close`. */
   readonly ring: ArrayBuffer;
   /**
