@@ -7,7 +7,7 @@ import { configDefaults, defineConfig } from "vitest/config";
  */
 const needProcess = [
   "src/fabric/{host,native-port}.test.ts",
-  "src/lanes/*.test.ts",
+  "packages/lanes/test/*.test.ts",
   "src/memory/{pool-slabs,without-addon}.test.ts",
   "src/transfer/checksum.test.ts",
   "src/wire/{codec,decode-value}.test.ts",
@@ -47,7 +47,7 @@ const inSharedProcesses = {
   restoreMocks: true,
 };
 
-/** The source of each entry of the package. */
+/** The source of each entry of the package, and of packages that others import. */
 const sourceOfEntry = {
   cinnabar: "src/index.ts",
   "cinnabar/standard": "src/standard.ts",
@@ -57,9 +57,9 @@ const sourceOfEntry = {
   "cinnabar/options": "src/options.ts",
   "cinnabar/testing": "src/testing.ts",
   "cinnabar/queue-pairs": "src/queue-pairs.ts",
-  "cinnabar/lanes": "src/lanes/index.ts",
   // The command line takes it into the package, so its tests want the source, too.
   "cinnabar-inspect": "packages/inspect/src/index.ts",
+  "cinnabar-lanes": "packages/lanes/src/index.ts",
 };
 
 /** Tests that need what `npm test -- consumers` and `npm test -- telemetry` install. */

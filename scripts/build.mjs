@@ -32,8 +32,6 @@ const entries = {
   options: "src/options.ts",
   testing: "src/testing.ts",
   "queue-pairs": "src/queue-pairs.ts",
-  "lanes/index": "src/lanes/index.ts",
-  "lanes/lane-worker": "src/lanes/lane-worker.ts",
   [command]: "packages/cli/src/cinnabar.ts",
 };
 

@@ -9,7 +9,7 @@ export async function makeReference() {
       `${root}src/inspect.ts`,
       `${root}src/options.ts`,
       `${root}src/queue-pairs.ts`,
-      `${root}src/lanes/index.ts`,
+      `${root}packages/lanes/src/index.ts`,
     ],
     "api",
     "API reference",

@@ -3,7 +3,7 @@
 // The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function; and the
 // one checker of option objects, for packages that build on Cinnabar.
 
-export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export { type EngineLimits, memoryShare } from "./base/flow/engine-limits.ts";
 export type { WindowOptions } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export {
@@ -52,7 +52,7 @@ export { type Pem, type PemSource, pem } from "./security/pem.ts";
 export type { SuiteName } from "./security/sealing/suites.ts";
 export type { HandshakeOptions } from "./security/security-options.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
-export type { ImplementOptions } from "./server/implement.ts";
+export { type ImplementOptions, isImplementation } from "./server/implement.ts";
 export type { BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
 export type {

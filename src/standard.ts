@@ -22,7 +22,13 @@ export type { ConnectOptions } from "./connect/connect-options.ts";
 export type { Peer } from "./connect/peer.ts";
 export type { PeerEvents, PeerState } from "./connect/peer-state.ts";
 export type { Candidate, Policy } from "./connect/policy.ts";
-export { dnsResolver, type Resolver, type ResolverListener, staticResolver } from "./connect/resolver.ts";
+export {
+  dnsResolver,
+  type FoundEngine,
+  type Resolver,
+  type ResolverListener,
+  staticResolver,
+} from "./connect/resolver.ts";
 export * from "./contract/standard.ts";
 export { type Closable, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainReport } from "./engine/drain.ts";

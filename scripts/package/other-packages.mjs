@@ -30,6 +30,16 @@ export function otherPackages() {
 }
 
 /**
+ * @param {string} name of one of them
+ * @returns {OtherPackage[]} those that it needs beside `cinnabar`
+ */
+export function neededBy(name) {
+  const all = otherPackages();
+  const needed = all.find(({ manifest }) => manifest.name === name)?.manifest.peerDependencies ?? {};
+  return all.filter(({ manifest }) => manifest.name in needed);
+}
+
+/**
  * Compiles and packs them. The declarations of `cinnabar` must be in dist/.
  *
  * @param {string} destination the folder for the archives, which is there
@@ -75,6 +85,13 @@ async function assembleOther({ folder, manifest }, staging) {
   const { scripts: _scripts, devDependencies: _devDependencies, ...published } = manifest;
   const compiler = join(root, "node_modules/typescript-7/bin/tsc");
   const output = ["--outDir", join(staging, "dist")];
+  // Its declarations mention theirs, where a checkout has them.
+  for (const needed of neededBy(manifest.name))
+    await step(`the JavaScript of ${needed.manifest.name}`, process.execPath, [
+      compiler,
+      "-p",
+      needed.folder,
+    ]);
   await step(`the JavaScript of ${manifest.name}`, process.execPath, [compiler, "-p", folder, ...output]);
   if (!existsSync(join(root, folder, "README.md")))
     throw new SetupError(`${folder} has no README.md: npm shows it as the page of ${manifest.name}.`);

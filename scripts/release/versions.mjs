@@ -70,6 +70,8 @@ function inManifest(manifest) {
   const needed = manifest.peerDependencies ?? {};
   return [
     [manifest, "version"],
-    ...("cinnabar" in needed ? [/** @type {[any, string]} */ ([needed, "cinnabar"])] : []),
+    ...Object.keys(needed)
+      .filter((name) => /^cinnabar(-|$)/.test(name))
+      .map((name) => /** @type {[any, string]} */ ([needed, name])),
   ];
 }

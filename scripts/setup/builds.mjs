@@ -93,8 +93,8 @@ export function whyNativeFailed(output) {
   return errors.length > 0 ? errors.slice(0, 12).join("\n") : lastLines(output, 30);
 }
 
-/** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. */
-const otherPackages = ["group", "inspect", "nvme", "otel"];
+/** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. Those that others need come first. */
+const otherPackages = ["lanes", "group", "inspect", "nvme", "otel"];
 
 /**
  * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and

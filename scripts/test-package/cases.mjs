@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { neededBy } from "../package/other-packages.mjs";
 
 /**
  * What runs in one root with one Node. `command` is a shell's; its output must match each of `says`.
@@ -40,6 +41,8 @@ const complaints = /\b(?:warn|deprecated|invalid|missing|extraneous)\b|ERR!/i;
 export function casesOf(major, archive, others, printed) {
   const model = major >= 22 ? "--permission" : "--experimental-permission";
   const network = major >= 25 ? "--allow-net" : "";
+  const filesOf = (/** @type {string} */ name) =>
+    neededBy(name).map(({ manifest }) => `../${others.find((other) => other.name === manifest.name)?.file}`);
   const permission = `node ${model} --allow-fs-read='*' --allow-fs-write='*' ${network}`;
   return [
     {
@@ -88,7 +91,8 @@ export function casesOf(major, archive, others, printed) {
       what: `a new project with ${name}: npm calls its tree whole, and a program uses it`,
       command:
         `mkdir ${name} && cd ${name} && npm init -y >/dev/null && ` +
-        `npm install --offline --no-audit --no-fund ../${archive} ../${file} && npm ls --all && ` +
+        `npm install --offline --no-audit --no-fund ../${archive} ${filesOf(name).join(" ")} ../${file} && ` +
+        "npm ls --all && " +
         `cp ../${name}.mjs . && node ${name}.mjs`,
       says: [/added \d+ packages/, new RegExp(`^${name} works$`, "m")],
       never: complaints,

@@ -92,7 +92,7 @@ function reference() {
     inspect: "cinnabar/inspect",
     options: "cinnabar/options",
     "queue-pairs": "cinnabar/queue-pairs",
-    lanes: "cinnabar/lanes",
+    lanes: "cinnabar-lanes",
     group: "cinnabar-group",
     "inspect-package": "cinnabar-inspect",
     nvme: "cinnabar-nvme",

@@ -158,8 +158,8 @@ export abstract class OutgoingCall extends MadeCall {
     return undefined;
   }
 
-  /** The number of the worker lane that it must go to, where its peer has lanes. Undefined: any lane. */
-  get lane(): number | undefined {
+  /** Its key for the policy of a balanced peer, where its client has one. Undefined: what `keyOf` gives. */
+  get key(): string | undefined {
     return undefined;
   }
 

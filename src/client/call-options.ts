@@ -7,9 +7,9 @@ import {
   type FieldsOf,
   fail,
   instance,
-  integer,
   milliseconds,
   oneOf,
+  text,
 } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
@@ -66,10 +66,10 @@ export interface ClientOptions {
    */
   readonly instance?: string;
   /**
-   * The number of the worker lane that serves the calls, 0 to 255. Calls fail with `failed_precondition` when the server
-   * has no lane of this number. A server without lanes serves them as all others. Default: any lane.
+   * The key of every call for the policy of a balanced peer, such as `consistentHash`. A peer with one URL has no use for
+   * it. Default: what the option `keyOf` of the balanced peer returns.
    */
-  readonly lane?: number;
+  readonly key?: string;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
   readonly metadata?: MetadataInit;
   /** Middleware of this client. It runs inside that of the engine. Default: none. */
@@ -176,7 +176,7 @@ const clientFields = {
   ...commonFields,
   ...clientAttemptFields,
   instance: instanceField,
-  lane: integer(0, 255),
+  key: text(0, 4096),
 } satisfies FieldsOf<ClientOptions>;
 
 const oneWayFields = {

@@ -44,8 +44,8 @@ export abstract class ClientRequest extends OutgoingCall {
     return this.method.isBuiltin;
   }
 
-  override get lane(): number | undefined {
-    return this.method.lane;
+  override get key(): string | undefined {
+    return this.method.key;
   }
 
   override get peerName(): string {

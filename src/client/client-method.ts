@@ -25,8 +25,8 @@ export interface ClientTerms {
   readonly whenFull: "wait" | "fail";
   /** Undefined: each method's own. */
   readonly priority: Priority | undefined;
-  /** The worker lane that serves the calls, where the peer has lanes. Undefined: any lane. */
-  readonly lane: number | undefined;
+  /** The key of every call for the policy of a balanced peer. Undefined: what `keyOf` gives. */
+  readonly key: string | undefined;
   /** What every call carries. */
   readonly metadata: Metadata | undefined;
 }
@@ -73,7 +73,7 @@ export class ClientMethod {
   readonly inherit: boolean;
   readonly whenFull: "wait" | "fail";
   readonly priority: Priority;
-  readonly lane: number | undefined;
+  readonly key: string | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly #block: Uint8Array | undefined;
@@ -87,7 +87,7 @@ export class ClientMethod {
   readonly #attempts: AttemptOptions;
 
   constructor(
-    { source, attempts, budget, inherit, whenFull, priority, lane, metadata }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority, key, metadata }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -109,7 +109,7 @@ export class ClientMethod {
     this.inherit = inherit;
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
-    this.lane = lane;
+    this.key = key;
     this.#metadata = metadata;
     this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);

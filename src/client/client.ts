@@ -46,12 +46,12 @@ export function createClient<S extends AnyService>(
 ): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
-  const { retry, inherit = true, whenFull = "wait", priority, lane } = options;
+  const { retry, inherit = true, whenFull = "wait", priority, key } = options;
   const metadata = options.metadata === undefined ? undefined : new Metadata(options.metadata);
   const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];
   if (inherit) wantCurrentCall();
   const budget = new RetryBudget(source.engine.clock, retry === false ? undefined : retry?.budget);
-  const own = { inherit, whenFull, priority, lane, metadata };
+  const own = { inherit, whenFull, priority, key, metadata };
   const terms: ClientTerms = { source, attempts: options, budget, ...own };
   const client: Record<string, unknown> = Object.create(null);
   const called = { name: servedName(service, options.instance) };

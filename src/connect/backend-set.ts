@@ -4,26 +4,16 @@ import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
-import type { Exchange } from "../session/calls/exchange.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
-import { hashToNumber } from "./hash.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { mostWaiting, tooManyWait } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
-/** Listens to a set as to one backend: the server whose lanes are its members. */
-export interface BackendSetListener {
-  /** Something changed that decides which backends are ready. */
-  onChanged(): void;
-  /** A call to one of them that had left has ended. */
-  onSettled(code: RpcCode | "ok"): void;
-}
-
 /**
- * Backends that stand for each other: the servers of a balanced peer, or the worker lanes of a server. The policy picks
- * a ready backend for each call: among connected ones, otherwise among suspect ones, otherwise among ejected ones. When
+ * Backends that stand for each other: the servers of a balanced peer. The policy picks a ready backend for each call:
+ * among connected ones, otherwise among suspect ones, otherwise among ejected ones. When
  * no backend is ready, a call waits for the first that can be connected. Lost ones are tried again in the background.
  */
 export class BackendSet implements SessionSource, BackendListener {
@@ -32,7 +22,6 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly name: string;
   readonly #options: ResolvedBalanceOptions;
   readonly #backendAt: (url: string, set: BackendListener) => Backend;
-  readonly #listener: BackendSetListener | undefined;
   readonly #backends = new Map<string, Backend>();
   /** No longer named, but with calls in flight. */
   readonly #retiring = new Set<Backend>();
@@ -49,6 +38,8 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly #first: Promise<void>;
   #onFirst!: (error?: unknown) => void;
   #resolved = false;
+  /** Why the resolver has not named a backend yet. */
+  #unresolved: RpcError | undefined;
   /** As they were named last. */
   #urls: readonly string[] = [];
   readonly #backoff: Backoff;
@@ -59,6 +50,10 @@ export class BackendSet implements SessionSource, BackendListener {
   #pauses = 0;
   /** Why calls fail once it is closed. */
   #closeReason: RpcError | undefined;
+  readonly #anywhere: Places = {
+    backends: () => [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining"),
+    unreachable: () => this.#noneReached(),
+  };
 
   /** It begins empty. `members` says, for errors, what its backends are. */
   constructor(
@@ -66,13 +61,11 @@ export class BackendSet implements SessionSource, BackendListener {
     members: string,
     options: ResolvedBalanceOptions,
     backendAt: (url: string, set: BackendListener) => Backend,
-    listener?: BackendSetListener,
   ) {
     this.engine = engine;
     this.name = `one of ${members}`;
     this.#options = options;
     this.#backendAt = backendAt;
-    this.#listener = listener;
     this.#backoff = new Backoff(engine.clock, true);
     this.#first = new Promise((resolve, reject) => {
       this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
@@ -91,36 +84,6 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#named().map((backend) => backend.stats(nowMs));
   }
 
-  /** The calls to all backends, those that retire included; without streams. */
-  get inFlight(): number {
-    let calls = 0;
-    for (const { inFlight } of this.#backends.values()) calls += inFlight;
-    for (const { inFlight } of this.#retiring) calls += inFlight;
-    return calls;
-  }
-
-  get streams(): number {
-    let open = 0;
-    for (const { streams } of this.#backends.values()) open += streams;
-    for (const { streams } of this.#retiring) open += streams;
-    return open;
-  }
-
-  /** Those with backends that retire included. */
-  get exchanges(): readonly Exchange[] {
-    return [...this.#backends.values(), ...this.#retiring].flatMap(({ exchanges }) => exchanges);
-  }
-
-  /** No calls are open at any backend; control requests count. */
-  get idle(): boolean {
-    return [...this.#backends.values(), ...this.#retiring].every(({ idle }) => idle);
-  }
-
-  /** Names of the services of the first backend that is connected. */
-  get services(): string[] | undefined {
-    return this.#named().find(isReached)?.services;
-  }
-
   get closed(): boolean {
     return this.#closeReason !== undefined;
   }
@@ -133,19 +96,17 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#backends.size > 1;
   }
 
-  /** Whether any backend has a session, draining or not. */
-  get isReached(): boolean {
-    return [...this.#backends.values()].some(isReached);
-  }
-
   /** Its backends are those that the resolver names, until it is closed. */
   follow(resolver: Resolver): void {
     this.#stopResolver = resolver.start({
       onUrls: (urls) => this.setUrls(urls),
       onError: (cause) => {
         // A later error leaves the backends as they are.
-        if (!this.#resolved) this.#onFirst(unavailable(`${this.name} could not be resolved`, cause));
+        if (this.#resolved) return;
+        this.#unresolved = unresolved(this.name, cause);
+        this.#onFirst(this.#unresolved);
       },
+      onGone: (url, incarnation) => this.#onGone(url, incarnation),
     });
   }
 
@@ -153,6 +114,7 @@ export class BackendSet implements SessionSource, BackendListener {
   setUrls(urls: readonly string[]): void {
     if (this.closed) return;
     this.#resolved = true;
+    this.#unresolved = undefined;
     this.#urls = urls;
     const wanted = new Set(urls);
     for (const [url, backend] of this.#backends) {
@@ -169,6 +131,7 @@ export class BackendSet implements SessionSource, BackendListener {
       tries.push(backend.connect());
     }
     this.onBackendChanged();
+    if (tries.length > 0) this.#backoff.endAll();
     Promise.any(tries).then(
       () => this.#onFirst(),
       (error: AggregateError) => {
@@ -183,49 +146,26 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#first;
   }
 
-  has(url: string): boolean {
-    return this.#backends.has(url);
-  }
-
-  /** Whether the backend takes calls: `now`, or `soon` when its first try is under way. */
-  takesCalls(url: string, when: "now" | "soon"): boolean {
-    const backend = this.#backends.get(url);
-    return backend !== undefined && (backend.isOpen || (when === "soon" && backend.isFirstTry));
-  }
-
-  /** Connects to the backend now, however long its backoff is. Rejects with the error of that try. */
-  async tryNow(url: string): Promise<void> {
-    await this.#backends.get(url)?.connect();
-  }
-
-  /**
-   * The engine of that incarnation at that URL is gone. `certain`: nothing of it touches this side's memory any more.
-   */
-  onGone(url: string, incarnation: bigint, certain: boolean): void {
-    for (const { connection } of [...this.#backends.values(), ...this.#retiring])
-      if (connection.url === url) connection.onGone(incarnation, certain);
-  }
-
   session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     if (this.#closeReason !== undefined) throw this.#closeReason;
     const callee = call.boundTo;
-    if (callee !== undefined) return this.#sessionAt(callee, call, input);
-    const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
-    if (pinned !== undefined) return pinned.session(call, input);
+    if (callee !== undefined) return this.#sessionAmong(this.#calleeAt(callee), call, undefined);
+    const key = this.#keyOf(call, input);
+    if (key !== undefined && this.#options.pin !== undefined)
+      return this.#sessionAmong(this.#pinned(key, this.#options.pin), call, key);
     const ready = this.#readyFor(call);
-    if (ready.length === 0) return this.#sessionOfAny(call, input);
-    return this.#pick(ready, call, input).session(call, input);
+    return ready.length > 0
+      ? this.#pick(ready, key, call.items !== undefined).session(call)
+      : this.#sessionOfAny(this.#anywhere, call);
   }
 
   onBackendChanged(): void {
     this.#ready = undefined;
     if (this.#waiting > 0 && this.#readyNow().length > 0) this.#backoff.endAll();
-    this.#listener?.onChanged();
   }
 
   /** Ejects a backend that fails calls, unless too many are ejected already. */
   onBackendSettled(backend: Backend, code: RpcCode | "ok"): void {
-    this.#listener?.onSettled(code);
     const verdict = backend.outlier.settled(code);
     if (verdict === undefined || (verdict === "share" && !this.#failsMoreThanOthers(backend))) return;
     const nowMs = this.engine.clock.now();
@@ -255,52 +195,40 @@ export class BackendSet implements SessionSource, BackendListener {
     this.#onFirst(reason);
   }
 
+  #onGone(url: string, incarnation: bigint): void {
+    for (const { connection } of [...this.#backends.values(), ...this.#retiring])
+      if (connection.url === url) connection.onGone(incarnation);
+  }
+
   #named(): Backend[] {
     return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url) ?? []);
   }
 
-  #pick(ready: readonly Backend[], call: OutgoingCall, input: unknown): Backend {
+  #pick(ready: readonly Backend[], key: string | undefined, isStream: boolean): Backend {
     try {
-      const key = this.#options.pins ? undefined : this.#keyOf(call, input);
-      const picked: unknown = this.#options.policy.pick(ready, key, call.items !== undefined);
-      if (!(picked instanceof Backend)) throw new TypeError("the policy must pick one of the candidates");
-      return picked;
+      const picked: unknown = this.#options.policy.pick(ready, key, isStream);
+      if (picked instanceof Backend) return picked;
+      throw new TypeError("the policy must pick one of the candidates");
     } catch (cause) {
       throw this.#misdirected(cause);
     }
-  }
-
-  /** The backend that the call names or that its key belongs to, ready or not. */
-  #pinned(call: OutgoingCall, input: unknown): Backend | undefined {
-    if (call.lane !== undefined) return this.#numbered(call.lane);
-    try {
-      const key = this.#keyOf(call, input);
-      return key === undefined
-        ? undefined
-        : this.#backends.get(this.#urls[hashToNumber(key, this.#urls.length)] ?? "");
-    } catch (cause) {
-      throw this.#misdirected(cause);
-    }
-  }
-
-  #numbered(number: number): Backend {
-    const backend = this.#backends.get(this.#urls[number] ?? "");
-    if (backend !== undefined) return backend;
-    throw new RpcError({
-      code: "failed_precondition",
-      message: `${this.name}: there is no lane ${number}, there are ${this.#urls.length}`,
-      notExecuted: true,
-    });
   }
 
   #keyOf(call: OutgoingCall, input: unknown): string | undefined {
-    const key: unknown = this.#options.keyOf?.({ method: call.methodPath, input });
-    if (key === undefined || typeof key === "string") return key;
-    throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
+    const { keyOf } = this.#options;
+    if (call.key !== undefined || keyOf === undefined) return call.key;
+    try {
+      const key: unknown = keyOf({ method: call.methodPath, input });
+      if (key === undefined || typeof key === "string") return key;
+      throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
+    } catch (cause) {
+      throw this.#misdirected(cause);
+    }
   }
 
   #misdirected(cause: unknown): RpcError {
-    const message = `${this.name}: keyOf or the policy failed: ${textOf(cause)}`;
+    if (cause instanceof RpcError) return cause;
+    const message = `${this.name}: keyOf, pin or the policy failed: ${textOf(cause)}`;
     return new RpcError({ code: "internal", message, cause });
   }
 
@@ -322,7 +250,7 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   #open(): Backend[] {
-    return [...this.#backends.values()].filter(({ isOpen, takesCalls }) => isOpen && takesCalls);
+    return [...this.#backends.values()].filter(({ isOpen }) => isOpen);
   }
 
   /** Those a call may go to: that have its method, and whose service serves. Built-in services tell of the others. */
@@ -343,81 +271,83 @@ export class BackendSet implements SessionSource, BackendListener {
     return serving;
   }
 
-  /** Why no backend that is open serves a service; undefined where one does, or none is open. */
-  unwellBecause(service: string): string | undefined {
-    let reason: string | undefined;
-    for (const backend of this.#open()) {
-      reason = backend.unwellBecause(service);
-      if (reason === undefined) return undefined;
-    }
-    return reason;
-  }
-
-  /** What of a method all backends that are open lack; "" where one has it, or none is open. */
-  lackOf(service: string, method: string): string {
-    let lack = "";
-    for (const backend of this.#open()) {
-      lack = backend.lackOf(service, method);
-      if (lack === "") return "";
-    }
-    return lack;
-  }
-
   /** A call that may have been executed goes to the process that knows, even if others are ready. */
-  #sessionAt(callee: Callee, call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
-    const backend = this.#backendOf(callee);
-    return backend?.connection.current === undefined
-      ? this.#sessionOfAny(call, input)
-      : backend.session(call, input);
+  #calleeAt(callee: Callee): Places {
+    return {
+      backends: () => {
+        const backend = this.#backendOf(callee);
+        return backend === undefined ? [] : [backend];
+      },
+      unreachable: () => `${callee.url} cannot be reached, and it may have executed an earlier attempt`,
+    };
   }
 
-  /** The backend that the callee is, or whose lane it is. A retiring one may share its URL with its successor. */
+  /** Calls of a key that is pinned go to its backends, whether these are ready or not. */
+  #pinned(key: string, pin: (key: string) => readonly string[]): Places {
+    const urls = () => {
+      try {
+        return pin(key);
+      } catch (cause) {
+        throw this.#misdirected(cause);
+      }
+    };
+    return {
+      backends: () => urls().flatMap((url) => this.#backends.get(url) ?? []),
+      unreachable: () => `${this.name}: no backend of the call's key can be reached`,
+    };
+  }
+
+  /** The session of a call that goes to these backends alone: suspect and ejected ones, too. */
+  #sessionAmong(
+    places: Places,
+    call: OutgoingCall,
+    key: string | undefined,
+  ): CallSession | Promise<CallSession> {
+    const there = places.backends().filter(({ connection }) => connection.current !== undefined);
+    if (there.length === 0) return this.#sessionOfAny(places, call);
+    const [only] = there;
+    if (there.length === 1) return (only as Backend).session(call);
+    return this.#pick(bestOf(there, this.engine.clock.now()), key, call.items !== undefined).session(call);
+  }
+
+  /** The backend that the callee is. A retiring one may share its URL with its successor. */
   #backendOf({ url, incarnation }: Callee): Backend | undefined {
     const retiring = [...this.#retiring].find(
       ({ connection }) => connection.url === url && connection.incarnation === incarnation,
     );
-    return (
-      retiring ??
-      this.#backends.get(url) ??
-      [...this.#backends.values(), ...this.#retiring].find((backend) => backend.hasLane(url))
-    );
-  }
-
-  /** Those a call may wait for. */
-  #candidates(call: OutgoingCall): readonly Backend[] {
-    const callee = call.boundTo;
-    if (callee === undefined)
-      return [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining");
-    const backend = this.#backendOf(callee);
-    return backend === undefined ? [] : [backend];
+    return retiring ?? this.#backends.get(url);
   }
 
   /** No backend is ready: the first that can be connected. Tried once, or as long as the call waits. */
-  #sessionOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
+  #sessionOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
-    return this.#firstOfAny(call, input).finally(() => this.#waiting--);
+    return this.#firstOfAny(places, call).finally(() => this.#waiting--);
   }
 
-  async #firstOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
+  async #firstOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
     for (;;) {
+      // A peer that was made without waiting may not have heard of a backend yet.
+      if (!this.#resolved) await this.#first.catch(() => {});
       try {
-        const candidates = this.#candidates(call);
-        const found = await Promise.any(candidates.map((backend) => sessionAt(backend, call, input)));
+        const found = await Promise.any(
+          places.backends().map((backend) => sessionAt(backend, call, places === this.#anywhere)),
+        );
         this.#pauses = 0;
         return found;
       } catch (error) {
         if (this.#closeReason !== undefined) throw this.#closeReason;
-        const { errors } = error as AggregateError;
+        if (!(error instanceof AggregateError)) throw error;
+        const { errors } = error;
         const lacking = errors.filter(isLack);
         // What is connected lacks the method, and nothing else is left that could have it.
         if (lacking.length > 0 && lacking.length === errors.length)
           throw failure("unimplemented", `${this.name}: no backend serves "${call.methodPath}"`, lacking[0]);
-        if (!this.waitForReady || call.settled || !this.engine.gate.calls)
-          throw unavailable(
-            this.#unreachable(call, lacking.length > 0),
-            errors.findLast((each) => !isLack(each)),
-          );
+        if (!this.waitForReady || call.settled || !this.engine.gate.calls) {
+          const lost = errors.findLast((each) => !isLack(each));
+          if (lacking.length === 0) throw this.#unresolved ?? unavailable(places.unreachable(), lost);
+          throw unavailable(`${this.name}: no backend that serves "${call.methodPath}" can be reached`, lost);
+        }
       }
       await this.#pause();
       if (call.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
@@ -433,20 +363,18 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#pausing;
   }
 
-  /** `someLack`: backends that were reached do not serve the method. */
-  #unreachable(call: OutgoingCall, someLack: boolean): string {
-    const callee = call.boundTo;
-    if (someLack) return `${this.name}: no backend that serves "${call.methodPath}" can be reached`;
-    return callee === undefined
-      ? this.#noneReached()
-      : `${callee.url} cannot be reached, and it may have executed an earlier attempt`;
-  }
-
   #noneReached(): string {
     return this.#urls.length === 0
       ? "there is no server to connect to: the list of URLs is empty"
       : `${this.name}: no backend can be reached`;
   }
+}
+
+/** Where a call may go. */
+interface Places {
+  backends(): readonly Backend[];
+  /** Why it fails where none of them can be reached. */
+  unreachable(): string;
 }
 
 /** Connected ones, otherwise suspect ones, otherwise ejected ones: a backend that fails some calls is better than none. */
@@ -457,10 +385,13 @@ function bestOf(open: readonly Backend[], nowMs: number): readonly Backend[] {
 }
 
 /** The session of a call at a backend. What the backend serves is known when it is connected. */
-async function sessionAt(backend: Backend, call: OutgoingCall, input: unknown): Promise<CallSession> {
-  const session = await backend.session(call, input);
-  const obstacle =
-    call.builtin || call.boundTo !== undefined ? undefined : obstacleAt(backend, call.methodPath);
+async function sessionAt(
+  backend: Backend,
+  call: OutgoingCall,
+  mayGoElsewhere: boolean,
+): Promise<CallSession> {
+  const session = await backend.session(call);
+  const obstacle = call.builtin || !mayGoElsewhere ? undefined : obstacleAt(backend, call.methodPath);
   if (obstacle !== undefined) throw obstacle;
   return session;
 }
@@ -482,8 +413,6 @@ const mostPaths = 1024;
 
 const isLack = (error: unknown): boolean => error instanceof RpcError && error.code === "unimplemented";
 
-const isReached = ({ connection }: Backend): boolean => connection.current !== undefined;
-
 const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 const unavailable = (message: string, cause: unknown): RpcError => failure("unavailable", message, cause);
@@ -492,4 +421,11 @@ function failure(code: RpcCode, message: string, cause?: unknown): RpcError {
   const why =
     cause === undefined ? "" : `: ${cause instanceof RpcError ? cause.plainMessage : textOf(cause)}`;
   return new RpcError({ code, message: `${message}${why}`, cause });
+}
+
+/** The resolver has failed before it named a backend: with the code of its error, if that has one. */
+function unresolved(name: string, cause: unknown): RpcError {
+  const { code, retryable } = cause instanceof RpcError ? cause : unavailable("", undefined);
+  const message = `${name} could not be resolved: ${textOf(cause)}`;
+  return new RpcError({ code, retryable, message, cause });
 }

@@ -3,9 +3,6 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
 import { backoffMs } from "../base/time/backoff.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
-import type { Exchange } from "../session/calls/exchange.ts";
-import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
-import type { LaneAddress } from "../wire/handshake.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import { Outlier } from "./outlier.ts";
 import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
@@ -22,24 +19,24 @@ export interface BackendListener {
 
 /**
  * One member of a set of backends: a connection, and what decides whether calls go there. In a set it is connected
- * again when it is lost, until it is retired. A worker lane is such a backend; a server is a `ServerBackend`.
+ * again when it is lost, until it is retired.
  */
 export class Backend implements Candidate, ConnectionListener {
   readonly connection: PeerConnection;
   readonly outlier: Outlier;
   readonly #options: Pick<ResolvedBalanceOptions, "ejection" | "reconnect" | "slowStartMs">;
-  readonly #set: BackendListener | undefined;
+  readonly #set: BackendListener;
   readonly #offs: (() => void)[];
   #attempt = 0;
   #cancelTry: (() => void) | undefined;
   #connectedMs = Number.NEGATIVE_INFINITY;
   #retired = false;
 
-  /** `set` is what it is a member of; undefined for the only backend of a peer. */
+  /** `set` is what it is a member of. */
   constructor(
     connection: PeerConnection,
     options: Pick<ResolvedBalanceOptions, "ejection" | "reconnect" | "slowStartMs">,
-    set: BackendListener | undefined,
+    set: BackendListener,
   ) {
     this.connection = connection;
     this.#options = options;
@@ -75,25 +72,6 @@ export class Backend implements Candidate, ConnectionListener {
     return this.connection.streams;
   }
 
-  /** The calls on each of its sessions, in both directions. */
-  get exchanges(): readonly Exchange[] {
-    const { exchange } = this.connection;
-    return exchange === undefined ? [] : [exchange];
-  }
-
-  get traffic(): Traffic {
-    return trafficOf(this.exchanges);
-  }
-
-  /** No calls are open, in either direction; control requests count. */
-  get idle(): boolean {
-    return this.connection.idle;
-  }
-
-  get services(): string[] {
-    return this.connection.services;
-  }
-
   get weight(): number {
     const { slowStartMs } = this.#options;
     if (slowStartMs === 0) return 1;
@@ -106,16 +84,9 @@ export class Backend implements Candidate, ConnectionListener {
     return state === "connected" || state === "suspect";
   }
 
-  /** Whether a call that goes there while it is open finds a session. */
-  get takesCalls(): boolean {
-    return true;
-  }
-
   /** Why a service does not serve here, "" where no reason is given; undefined: it does, or nothing is known. */
   unwellBecause(service: string): string | undefined {
-    for (const [name, reason] of this.connection.notServing)
-      if (name === "" || name === service) return reason;
-    return undefined;
+    return this.connection.unwellBecause(service);
   }
 
   /** What of a method it lacks; "" where it serves the method, or nothing is known. */
@@ -123,44 +94,26 @@ export class Backend implements Candidate, ConnectionListener {
     return this.connection.lackOf(service, method);
   }
 
-  /** It is being connected to, and no try has failed since it came or was last connected. */
-  get isFirstTry(): boolean {
-    return this.#attempt === 0 && this.connection.state === "connecting";
-  }
-
-  /** Whether it is connected again in the background when it is lost. */
-  protected get isKept(): boolean {
-    return this.#set !== undefined;
-  }
-
   stats(nowMs: number): BackendStats {
-    const { url, state } = this.connection;
-    const { traffic, weight } = this;
+    const { url, state, traffic } = this.connection;
+    const { weight } = this;
     const notServing = this.connection.notServing.map(([service]) => service);
     return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight, notServing };
   }
 
   /** The session of a call, as of a `SessionSource`. */
-  session(call: OutgoingCall, _input: unknown): CallSession | Promise<CallSession> {
+  session(call: OutgoingCall): CallSession | Promise<CallSession> {
     return this.connection.session(call);
-  }
-
-  /** Whether one of its worker lanes is reached at this URL. */
-  hasLane(_url: string): boolean {
-    return false;
   }
 
   /** Something changed that decides whether it is ready. */
   onChanged(): void {
-    if (!this.#retired) this.#set?.onBackendChanged();
+    if (!this.#retired) this.#set.onBackendChanged();
   }
 
   onSettled(code: RpcCode | "ok"): void {
-    if (!this.#retired) this.#set?.onBackendSettled(this, code);
+    if (!this.#retired) this.#set.onBackendSettled(this, code);
   }
-
-  /** A lane has no lanes. */
-  onLanes(_lanes: readonly LaneAddress[], _sameEngine: boolean): void {}
 
   onServices(): void {
     this.onChanged();
@@ -189,7 +142,7 @@ export class Backend implements Candidate, ConnectionListener {
   }
 
   #tryLater(): void {
-    if (!this.isKept || this.#retired || this.#cancelTry !== undefined) return;
+    if (this.#retired || this.#cancelTry !== undefined) return;
     this.#cancelTry = this.connection.engine.clock.timer(
       backoffMs(this.#attempt++, this.#options.reconnect),
       () => void this.connect().catch(() => {}),
@@ -203,7 +156,7 @@ export class Backend implements Candidate, ConnectionListener {
     this.#leave();
     const closeIfDone = (): void => {
       // Control requests count here: what has been borrowed from it, or by it, is returned first.
-      if (this.idle) {
+      if (this.connection.idle) {
         this.close();
         onDone();
       } else this.#cancelTry = this.connection.engine.clock.timer(retiredLookMs, closeIfDone, true);
@@ -223,7 +176,7 @@ export class Backend implements Candidate, ConnectionListener {
     this.#cancelTry?.();
     this.#cancelTry = undefined;
     for (const off of this.#offs) off();
-    this.#set?.onBackendChanged();
+    this.#set.onBackendChanged();
   }
 }
 

@@ -1,3 +1,4 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
@@ -5,7 +6,8 @@ import type { BackendSet } from "./backend-set.ts";
 import type { BackendStats } from "./peer-state.ts";
 
 /**
- * Several engines with the same services, made by `engine.connect` with several URLs or a resolver. The policy picks a
+ * Several engines with the same services, made by `engine.connect` with several URLs or a
+ * resolver, or by `engine.lazyPeer` with a resolver. The policy picks a
  * ready backend for each call: among connected ones, otherwise among suspect ones, otherwise among ejected ones. If no
  * backend is ready, a call waits for the first one that connects. Lost backends are retried in the background.
  *
@@ -18,7 +20,7 @@ export class BalancedPeer implements AsyncDisposable {
   readonly #backends: BackendSet;
   readonly #onClosed: (self: BalancedPeer) => void;
 
-  /** @internal Made by `engine.connect`. */
+  /** @internal Made by `engine.connect` and `engine.lazyPeer`. */
   constructor(backends: BackendSet, onClosed: (self: BalancedPeer) => void) {
     this.#backends = backends;
     this.#onClosed = onClosed;
@@ -39,9 +41,12 @@ export class BalancedPeer implements AsyncDisposable {
     return createClient(this.#backends, service, options);
   }
 
-  /** Closes all connections. Open calls fail with `unavailable`. Safe to call twice. */
-  close(): void {
-    this.#backends.close();
+  /**
+   * Closes all connections. Open calls fail with `reason`, and so do calls that are made later: with its code, its
+   * message and its cause. Default: `unavailable`. Safe to call twice; the first reason counts.
+   */
+  close(reason?: RpcError): void {
+    this.#backends.close(reason);
     this.#onClosed(this);
   }
 

@@ -11,11 +11,10 @@ describe("the options of connect", () => {
         maxWaiting: 131_072,
         maxWaitingBytes: 64 * 1024 * 1024,
       },
-      lanes: { policy: "twoChoices", keyOf: undefined },
       name: undefined,
     };
     expect(resolveConnectOptions({}, 700)).toEqual({ ...common, incarnation: undefined });
-    expect(resolveBalanceOptions({}, 700)).toMatchObject({ ...common, pins: false, slowStartMs: 0 });
+    expect(resolveBalanceOptions({}, 700)).toMatchObject({ ...common, pin: undefined, slowStartMs: 0 });
   });
 
   it.each([

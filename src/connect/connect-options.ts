@@ -37,7 +37,7 @@ export interface ConnectOptions {
   readonly timeoutMs?: number;
   /** What calls do while the peer is lost. Default: the first call tries once to connect. */
   readonly reconnect?: ReconnectOptions;
-  /** Limits of calls in flight and waiting calls, for the peer or for each of its worker lanes. */
+  /** Limits of calls in flight and waiting calls. */
   readonly window?: WindowOptions;
   /**
    * What this engine serves to the peer, made by `implement`: the peer's handlers call it by `call.caller`. What
@@ -47,24 +47,6 @@ export interface ConnectOptions {
    * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [greeter] });
    */
   readonly serve?: readonly Implementation[];
-  /**
-   * How calls are routed to the peer's worker lanes, if it has any.
-   *
-   * @example
-   * const storage = await engine.connect("tcp://10.0.0.7:7400", {
-   *   lanes: { keyOf: ({ input }) => (input as { user?: string }).user },
-   * });
-   */
-  readonly lanes?: {
-    /** Picks the lane of a call that has no key. Default `twoChoices`. */
-    readonly policy?: PolicyName | Policy;
-    /**
-     * Pins calls: calls with the same key go to the lane with the same number, from every client. A call with the key
-     * undefined goes to any lane. The function gets the input as the caller passed it. If it throws, or returns anything
-     * but a string or undefined, the call fails with `internal`.
-     */
-    readonly keyOf?: KeyOf | undefined;
-  };
   /**
    * The incarnation of the engine that is meant: `engine.incarnation` there. Another engine at the same URL, such as a
    * restarted one, gets no call: connecting to it fails with `failed_precondition`. Default: any engine.
@@ -99,11 +81,17 @@ export interface BalanceOptions {
    */
   readonly policy?: PolicyName | Policy;
   /**
-   * For `consistentHash`: returns the key of a call. Calls with the same key go to the same backend. A call with the
+   * For `consistentHash` and `pin`: returns the key of a call. Calls with the same key go to the same backend. A call with the
    * key undefined goes to any backend. The function gets the input as the caller passed it. If it throws, or returns
    * anything but a string or undefined, the call fails with `internal`.
    */
   readonly keyOf?: KeyOf | undefined;
+  /**
+   * Pins calls: returns the URLs of the backends that a key belongs to. The calls of the key go to one of these, ready or
+   * not, and to no other. While none of them is connected, the calls fail or wait, as `reconnect.whileLost` says. An
+   * `RpcError` that it throws is the error of the call. Default: no call is pinned.
+   */
+  readonly pin?: (key: string) => readonly string[];
   /** When outlier detection ejects a backend that fails calls. */
   readonly ejection?: EjectionOptions;
   /** How long the share of a new backend grows to its full size, in milliseconds. Default 0: full at once. */
@@ -114,8 +102,6 @@ export interface BalanceOptions {
   readonly window?: WindowOptions;
   /** What this engine serves to each backend. As for one peer. */
   readonly serve?: readonly Implementation[];
-  /** How calls are routed to the worker lanes of a backend, if it has any. As for one peer. */
-  readonly lanes?: NonNullable<ConnectOptions["lanes"]>;
   /**
    * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
    * `security.tls`. A resolver that looks a host up gives URLs with addresses, so it is needed there. Default: the host
@@ -160,15 +146,6 @@ const policyField = checkedBy((where, name, value): Policy => {
   return fail(TypeError, where, name, `one of ${names}, or an object with pick()`, value);
 });
 
-const laneFields = {
-  // The lanes of each connection get a policy of their own of a name.
-  policy: checkedBy<PolicyName | Policy>((where, name, value) => {
-    policyField.resolve(where, name, value);
-    return value as PolicyName | Policy;
-  }, "twoChoices"),
-  keyOf: callback<KeyOf>(),
-} satisfies FieldsOf<NonNullable<ConnectOptions["lanes"]>>;
-
 const windowFields = {
   maxInFlight: integer(1, 2 ** 20, defaultWindow.maxInFlight),
   maxWaiting: integer(0, 10_000_000, defaultWindow.maxWaiting),
@@ -200,7 +177,6 @@ const commonFields = {
   timeoutMs: milliseconds(),
   reconnect: reconnectField,
   window: group(windowFields),
-  lanes: group(laneFields),
   name: nameField,
   // `ServedServices` checks them.
   serve: anything<readonly Implementation[]>(),
@@ -221,6 +197,7 @@ const balanceFields = {
     },
   },
   keyOf: callback<KeyOf>(),
+  pin: callback<(key: string) => readonly string[]>(),
   ejection: group({
     consecutiveFailures: integer(1, 1_000_000, 5),
     failureShare: number(Number.MIN_VALUE, 1, 0.3),
@@ -233,8 +210,6 @@ const balanceFields = {
 /** The options of several URLs, with the defaults. */
 export interface ResolvedBalanceOptions extends Resolved<typeof balanceFields> {
   readonly timeoutMs: number;
-  /** A key belongs to one backend by its place in the list, whether the backend is ready or not. */
-  readonly pins: boolean;
 }
 
 /** @throws TypeError or RangeError naming the option. */
@@ -243,7 +218,7 @@ export function resolveBalanceOptions(
   defaultTimeoutMs: number,
 ): ResolvedBalanceOptions {
   const resolved = resolveOptions("connect", options, balanceFields);
-  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs, pins: false };
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
 }
 
 /** The options of one URL, with the defaults. */

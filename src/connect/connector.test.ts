@@ -1,4 +1,6 @@
 import { expect, it, vi } from "vitest";
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { defaultWindow } from "../base/flow/in-flight-window.ts";
 import { identityOfPsk } from "../security/identity.ts";
 import { resolveSecurity } from "../security/security-options.ts";
@@ -11,6 +13,7 @@ import { ConnectSilence, messagesLost, sendFailure } from "../session/opening/en
 import { Nonce } from "../wire/message.ts";
 import { Connector } from "./connector.ts";
 import type { Ports } from "./ports.ts";
+import type { Resolver } from "./resolver.ts";
 
 const url = "tcp://127.0.0.1:7400";
 const nothing = new Uint8Array(0);
@@ -58,35 +61,23 @@ it("another hello is said when the welcome was lost with its connection", async 
   expect(connect).toHaveBeenCalledTimes(3);
 });
 
-it("a lane with another identity than its dispatcher gets no calls", async () => {
+it("an engine that the resolver does not admit gets no calls, and one with another identity is counted", async () => {
   const services = new FakeServices();
   services.security = resolveSecurity("test", "security", {
     psk: { identity: "front", key: new Uint8Array(32) },
   });
-  const lane = (number: number) => `tcp://127.0.0.1:${7400 + number}`;
-  const opened: { readonly peerName: string; readonly provenName: string | undefined; session: Session }[] =
-    [];
-  const identities: Readonly<Record<string, string>> = {
-    [url]: "front",
-    [lane(1)]: "front",
-    [lane(2)]: "thief",
-  };
-  const connect = async ({ peerName, provenName }: ConnectRequest) => {
+  const at = (number: number) => `tcp://127.0.0.1:${7400 + number}`;
+  const opened: Session[] = [];
+  const connect = async ({ peerName }: ConnectRequest) => {
     const session = new Session(
       services.terms([(context) => new Exchange(context)]),
       new FakePort(8),
-      {
-        address: 0,
-        index: opened.length + 1,
-        nonce: Nonce.draw(),
-        peerName,
-      },
+      { address: 0, index: opened.length + 1, nonce: Nonce.draw(), peerName },
       defaultWindow,
     );
-    session.identity = identityOfPsk(identities[peerName] as string);
-    const lanes = peerName === url ? [1, 2].map((n) => ({ url: lane(n), incarnation: BigInt(n) })) : [];
-    session.begin({ ...peerGreeting, incarnation: BigInt(opened.length + 1), lanes });
-    opened.push({ provenName, peerName, session });
+    session.identity = identityOfPsk(peerName === at(2) ? "thief" : "front");
+    session.begin({ ...peerGreeting, incarnation: BigInt(peerName.slice(-1)) });
+    opened.push(session);
     return session;
   };
   const port = { route: () => ({ address: nothing, replyTo: nothing }), admit: () => 0 };
@@ -99,16 +90,29 @@ it("a lane with another identity than its dispatcher gets no calls", async () =>
     60_000,
     () => {},
   );
-  const peer = await connector.peer(url, {});
-  expect(peer.stats().lanes).toMatchObject([
-    { url: lane(1), state: "connected" },
-    { url: lane(2), state: "lost" },
+  const refuse = (code: RpcCode, message: string) => {
+    throw new RpcError({ code, message });
+  };
+  const resolver: Resolver = {
+    name: "scripted",
+    start(listener) {
+      listener.onUrls([at(1), at(2), at(3)]);
+      return () => {};
+    },
+    admit({ incarnation, identity }) {
+      if (identity?.kind === "psk" && identity.name !== "front") refuse("permission_denied", "somebody else");
+      if (incarnation === 3n) refuse("unavailable", "another engine");
+    },
+  };
+  const balanced = await connector.balanced(resolver, {});
+  await vi.waitFor(() => expect(opened).toHaveLength(3));
+  await new Promise(setImmediate);
+  expect(balanced.backends).toMatchObject([
+    { url: at(1), state: "connected" },
+    { url: at(2), state: "lost" },
+    { url: at(3), state: "lost" },
   ]);
-  expect(opened.map(({ peerName, provenName, session }) => [peerName, provenName, session.state])).toEqual([
-    [url, undefined, "open"],
-    [lane(1), "127.0.0.1", "open"],
-    [lane(2), "127.0.0.1", "ended"],
-  ]);
+  expect(opened.map(({ state }) => state)).toEqual(["open", "ended", "ended"]);
   expect(services.securityMeter.stats([], 0).refusals).toEqual({ other_identity: 1 });
   connector.close();
 });

@@ -9,7 +9,6 @@ import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Port, Route } from "../fabric/port.ts";
 import { fastestFirst } from "../fabric/preference.ts";
 import type { Target } from "../fabric/target.ts";
-import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 import type { Implementation } from "../server/implement.ts";
@@ -18,13 +17,13 @@ import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
 import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
 import type { Greeting } from "../wire/handshake.ts";
+import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
 import { BalancedPeer } from "./balanced-peer.ts";
 import {
   type BalanceOptions,
   type ConnectOptions,
   type ReconnectOptions,
-  type ResolvedBalanceOptions,
   reconnectField,
   resolveBalanceOptions,
   resolveConnectOptions,
@@ -34,8 +33,7 @@ import { Peer } from "./peer.ts";
 import { PeerConnection } from "./peer-connection.ts";
 import type { Ports } from "./ports.ts";
 import { mayPass } from "./reconnector.ts";
-import type { Resolver } from "./resolver.ts";
-import { type LaneTerms, ServerBackend } from "./server-backend.ts";
+import type { FoundEngine, Resolver } from "./resolver.ts";
 
 /** What holds for every session of a connection. */
 interface ConnectionTerms {
@@ -46,10 +44,10 @@ interface ConnectionTerms {
   readonly served: Served;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
-  /** The engine that is meant, asked for when one has answered; undefined: any. */
-  readonly incarnation?: (() => bigint) | undefined;
-  /** The peer that announced the one that is connected to, as a lane of its own. */
-  readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
+  /** The engine that is meant; undefined: any. */
+  readonly incarnation?: bigint | undefined;
+  /** Refuses an engine that has answered by throwing an RpcError. */
+  readonly admit?: ((engine: FoundEngine) => void) | undefined;
 }
 
 /**
@@ -139,52 +137,35 @@ export class Connector {
   }
 
   /**
-   * Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. Where calls
-   * wait for a lost peer, they also wait for one that is not there yet: then it resolves after the first try.
+   * Resolves when the engine at `url` has welcomed this one. Where calls wait for a lost peer, they also wait for one
+   * that is not there yet: then it resolves after the first try.
    */
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
-    const server = this.#server([url], options);
+    const connection = this.#connect([url], this.#terms(options));
     try {
-      await server.reach(options.timeoutMs ?? this.#timeoutMs);
+      await connection.session();
     } catch (error) {
-      if (!server.waitForReady || server.closed || !mayPass(error)) {
-        server.close();
+      if (!connection.waitForReady || connection.closed || !mayPass(error)) {
+        connection.close();
         throw error;
       }
     }
-    return new Peer(server);
+    return new Peer(connection);
   }
 
   /** A peer that connects with its first call, by the first of the URLs that answers, the fastest fabric first. */
   lazyPeer(urls: readonly string[], options: ConnectOptions): Peer {
     for (const url of urls) parseUrl(url);
     this.#assertOpen();
-    return new Peer(this.#server(fastestFirst(urls), options));
+    return new Peer(this.#connect(fastestFirst(urls), this.#terms(options)));
   }
 
   async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {
-    const resolved = resolveBalanceOptions(options, this.#timeoutMs);
-    const resolver = resolverOf(where);
-    this.#assertOpen();
-    // The set tries its lost backends again, so a connection need not.
-    const terms = {
-      ...resolved,
-      reconnect: reconnectField.fallback,
-      served: this.#serve(resolved.serve),
-    };
-    const lanes = this.#laneTerms(terms, resolved.lanes);
-    const backends = new BackendSet(
-      this.#engine,
-      resolver.name,
-      resolved,
-      (url, set) => new ServerBackend(this.#connect([url], terms), resolved, lanes, set),
-    );
-    backends.follow(resolver);
-    const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
-    this.#balancedPeers.add(balanced);
+    const { timeoutMs } = resolveBalanceOptions(options, this.#timeoutMs);
+    const [balanced, backends] = this.#balance(where, options);
     try {
       // A resolver may never say anything.
-      await withTimeout(resolved.timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
+      await withTimeout(timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
     } catch (error) {
       // A fixed list without a URL stays empty.
       const mayCome = !Array.isArray(where) || where.length > 0;
@@ -195,11 +176,40 @@ export class Connector {
     return balanced;
   }
 
-  /** The connection to the engine at `url` itself, whether it has lanes or not. Resolves when it is welcomed. */
+  /** A balanced peer whose calls wait for what its resolver says first. */
+  lazyBalanced(resolver: Resolver, options: BalanceOptions): BalancedPeer {
+    return this.#balance(resolver, options)[0];
+  }
+
+  #balance(where: readonly string[] | Resolver, options: BalanceOptions): [BalancedPeer, BackendSet] {
+    const resolved = resolveBalanceOptions(options, this.#timeoutMs);
+    const resolver = resolverOf(where);
+    this.#assertOpen();
+    // The set tries its lost backends again, so a connection need not.
+    const terms: ConnectionTerms = {
+      ...resolved,
+      reconnect: reconnectField.fallback,
+      served: this.#serve(resolved.serve),
+      admit: resolver.admit?.bind(resolver),
+    };
+    const backendAt = (url: string, set: BackendListener) =>
+      new Backend(this.#connect([url], terms), resolved, set);
+    const backends = new BackendSet(this.#engine, resolver.name, resolved, backendAt);
+    const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
+    this.#balancedPeers.add(balanced);
+    try {
+      backends.follow(resolver);
+    } catch (error) {
+      balanced.close();
+      throw error;
+    }
+    return [balanced, backends];
+  }
+
+  /** The connection to the engine at `url`. Resolves when it is welcomed. */
   async connection(url: string, timeoutMs: number): Promise<PeerConnection> {
-    const served = this.#serve();
-    const terms = { ...resolveConnectOptions({ timeoutMs }, timeoutMs), incarnation: undefined, served };
-    const connection = this.#connect([url], terms);
+    const options = resolveConnectOptions({ timeoutMs }, timeoutMs);
+    const connection = this.#connect([url], { ...options, served: this.#serve() });
     try {
       await connection.session();
     } catch (error) {
@@ -215,28 +225,9 @@ export class Connector {
     this.#backoff.endAll();
   }
 
-  #server(urls: readonly string[], options: ConnectOptions): ServerBackend {
-    const { incarnation, lanes, ...resolved } = resolveConnectOptions(options, this.#timeoutMs);
-    const terms: ConnectionTerms = {
-      ...resolved,
-      served: this.#serve(resolved.serve),
-      incarnation: incarnation === undefined ? undefined : () => incarnation,
-    };
-    const laneTerms = this.#laneTerms(terms, lanes);
-    return new ServerBackend(this.#connect(urls, terms), laneTerms.options, laneTerms);
-  }
-
-  /** How the lanes are reached of a server that is connected on these terms. */
-  #laneTerms(terms: ConnectionTerms, lanes: ResolvedBalanceOptions["lanes"]): LaneTerms {
-    const { timeoutMs, reconnect, window } = terms;
-    return {
-      options: { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true },
-      connect: (url, server) => {
-        // A restarted server has lanes at the same addresses. They are not the ones of the engine that is meant.
-        const incarnation = terms.incarnation && (() => server.incarnationAt(url));
-        return this.#connect([url], { ...terms, incarnation, dispatcher: server.connection });
-      },
-    };
+  #terms(options: ConnectOptions): ConnectionTerms {
+    const resolved = resolveConnectOptions(options, this.#timeoutMs);
+    return { ...resolved, served: this.#serve(resolved.serve) };
   }
 
   #connect(urls: readonly string[], terms: ConnectionTerms): PeerConnection {
@@ -311,17 +302,16 @@ export class Connector {
     target: Target,
     connection: PeerConnection,
     url: string,
-    { timeoutMs, window, served, name, incarnation, dispatcher }: ConnectionTerms,
+    { timeoutMs, window, served, name, incarnation, admit: judge }: ConnectionTerms,
     untilMs: number,
     isLate = () => false,
   ): Promise<Session> {
-    const { security, securityMeter } = this.#engine;
     const port = await this.#ports.towards(target);
     let lostHellos = 0;
     let repeats: Greeting["nonce"] | undefined;
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
-      // A peer may announce ever new lanes: one that is closed costs no further hello.
+      // A resolver may name ever new backends: one that is closed costs no further hello.
       if (connection.closed || isLate()) throw closedError(url);
       const routeMs = Math.max(1, untilMs - realClock.now());
       const { address, replyTo } = await routeTo(port, target, url, routeMs);
@@ -340,22 +330,10 @@ export class Connector {
           window,
           served,
           repeats,
-          // A lane is the dispatcher, whatever its own address.
-          provenName:
-            name ?? (dispatcher === undefined ? undefined : parseUrl(dispatcher.url).host || undefined),
+          provenName: name,
         });
-        const meant = incarnation?.();
-        if (meant !== undefined && session.remote?.incarnation !== meant) {
-          const stranger = otherEngine(url, session.remote?.incarnation, meant, dispatcher !== undefined);
-          session.end(stranger);
-          throw stranger;
-        }
-        const other = dispatcher === undefined ? undefined : otherIdentity(session, dispatcher, security);
-        if (other === undefined) return session;
-        const { identity, peerName: peer } = session;
-        securityMeter.onRefused({ refusal: "other_identity", peer, identity, why: other.message });
-        session.end(other);
-        throw other;
+        this.#assertMeant(session, url, incarnation, judge);
+        return session;
       } catch (error) {
         if (isLostHello(error)) {
           this.#assertOpen();
@@ -369,6 +347,29 @@ export class Connector {
         repeats = error.nonce;
         attemptMs *= 2;
       }
+    }
+  }
+
+  /** Ends the session with an engine that is not meant. @throws RpcError that says so. */
+  #assertMeant(
+    session: Session,
+    url: string,
+    meant: bigint | undefined,
+    judge: ConnectionTerms["admit"],
+  ): void {
+    const { remote, identity } = session;
+    const incarnation = remote?.incarnation ?? 0n;
+    try {
+      if (meant !== undefined && incarnation !== meant) throw otherEngine(url, incarnation, meant);
+      judge?.({ url, incarnation, identity });
+    } catch (error) {
+      const refusal = error instanceof RpcError ? error : judgeFailed(url, error);
+      if (refusal.code === "permission_denied")
+        this.#engine.securityMeter.onRefused({
+          ...{ refusal: "other_identity", peer: url, identity, why: refusal.message },
+        });
+      session.end(refusal);
+      throw refusal;
     }
   }
 }
@@ -412,11 +413,20 @@ function nowhere(failures: readonly RpcError[]): RpcError {
   return new RpcError({ code, retryable, message, cause: last });
 }
 
-function otherEngine(url: string, found: bigint | undefined, meant: bigint, isLane: boolean): RpcError {
-  const [is, not] = [found ?? 0n, meant].map((number) => number.toString(16).padStart(16, "0"));
+/** What a resolver's `admit` throws beside refusals. */
+function judgeFailed(url: string, cause: unknown): RpcError {
+  const why = cause instanceof Error ? cause.message : String(cause);
   return new RpcError({
-    // A lane that has just been replaced may answer before it is announced.
-    code: isLane ? "unavailable" : "failed_precondition",
+    code: "internal",
+    message: `${url}: admit of the resolver failed: ${why}`,
+    cause,
+  });
+}
+
+function otherEngine(url: string, found: bigint, meant: bigint): RpcError {
+  const [is, not] = [found, meant].map((number) => number.toString(16).padStart(16, "0"));
+  return new RpcError({
+    code: "failed_precondition",
     message: `another engine answers at ${url}: its incarnation is ${is} instead of ${not}`,
   });
 }
@@ -428,18 +438,5 @@ function assertProvable(name: string, url: string, security: ResolvedSecurity | 
   throw new RpcError({
     code: "failed_precondition",
     message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
-  });
-}
-
-/** A lane takes the calls that are meant for its dispatcher, so it must prove that it is the same. */
-function otherIdentity(
-  { identity }: Session,
-  dispatcher: NonNullable<ConnectionTerms["dispatcher"]>,
-  security: ResolvedSecurity | undefined,
-): RpcError | undefined {
-  if (security === undefined || isSamePrincipal(identity, dispatcher.lastIdentity)) return undefined;
-  return new RpcError({
-    code: "permission_denied",
-    message: `a lane of ${dispatcher.url} has another identity than it: "${principalOf(identity)}" instead of "${principalOf(dispatcher.lastIdentity)}"`,
   });
 }

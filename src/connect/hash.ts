@@ -15,21 +15,3 @@ export function mix(value: number): number {
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;
 }
-
-/**
- * The number below `count` that has the highest score with the key: highest random weight hashing (Thaler and
- * Ravishankar 1998), as `consistentHash` does it for names. It depends on the two arguments alone, so every process and
- * every version gives the same. When `count` grows by one, only the keys move that go to the new number.
- */
-export function hashToNumber(key: string, count: number): number {
-  const hash = hashOf(key);
-  let best = 0;
-  let bestScore = -1;
-  for (let number = 0; number < count; number++) {
-    const score = mix(hash ^ mix(number + 1));
-    if (score <= bestScore) continue;
-    best = number;
-    bestScore = score;
-  }
-  return best;
-}

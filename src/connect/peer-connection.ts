@@ -3,31 +3,27 @@ import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import { defaultWindow, type WindowStats } from "../base/flow/in-flight-window.ts";
 import { Listeners } from "../base/observe/listeners.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
-import type { CallSession } from "../client/session-source.ts";
+import { RetriedCalls } from "../call/retried-calls.ts";
+import type { CallSession, SessionSource } from "../client/session-source.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Identity } from "../security/identity.ts";
 import { isSealed, staysOnHost } from "../security/securable.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
+import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { SessionObserver } from "../session/connection/context.ts";
 import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
-import { isNewer, type LaneAddress, type ToldHealth } from "../wire/handshake.ts";
+import { isNewer, type ToldHealth } from "../wire/handshake.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
 import { type ReconnectContext, Reconnector } from "./reconnector.ts";
 
-/** Is told what a connection's owner must know beyond its events: its backend. */
+/** What the backend of a connection hears beyond the connection's events. */
 export interface ConnectionListener {
   /** A call that had left has ended. */
   onSettled(code: RpcCode | "ok"): void;
-  /**
-   * The engine announces its worker lanes. `sameEngine`: the engine that announced lanes on this connection before.
-   *
-   * @throws RpcError for lanes at no address that can be reached from here.
-   */
-  onLanes(lanes: readonly LaneAddress[], sameEngine: boolean): void;
   /** The engine has said what it serves, or which of its services do not serve now. */
   onServices(): void;
   /** The connection has been closed; its session has ended. */
@@ -47,15 +43,17 @@ export interface ConnectionOptions {
 
 /**
  * The connection to one engine: it owns the session, opens the next when that is lost, and knows the state of the peer.
- * It knows nothing of other backends. It passes the worker lanes that the engine announces on to its listener.
+ * It knows nothing of other backends.
  */
-export class PeerConnection implements SessionObserver, ReconnectContext {
+export class PeerConnection implements SessionSource, SessionObserver, ReconnectContext {
   /** Where the engine can be reached, the best first. */
   readonly urls: readonly string[];
   /** The URL of the present connection, or of the last one. Before the first connection: the first of `urls`. */
   url: string;
   readonly engine: EngineServices;
-  /** The backend that this connection belongs to. */
+  readonly retried = new RetriedCalls();
+  readonly hasOthers = false;
+  /** The backend that this connection belongs to. Undefined for a peer of its own. */
   listener: ConnectionListener | undefined;
   /** The outgoing calls of its last session, which may have ended. Undefined before the first. */
   calls: OutgoingCalls | undefined;
@@ -70,8 +68,6 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
   #health: ToldHealth | undefined;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
-  /** Who its last session was with; undefined before the first. */
-  #lastIdentity: Identity | undefined;
   /** Why calls fail once it is closed. */
   #closeReason: RpcError | undefined;
 
@@ -82,6 +78,10 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     this.#options = options;
     const { open, reconnect, window = defaultWindow } = options;
     this.#reconnector = new Reconnector(this, () => open(this), reconnect, window);
+  }
+
+  get name(): string {
+    return this.url;
   }
 
   get isConfidential(): boolean {
@@ -113,17 +113,18 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.current?.identity;
   }
 
-  /** Who the peer was when it was last connected. */
-  get lastIdentity(): Identity | undefined {
-    return this.#lastIdentity;
-  }
-
   get agent(): string {
     return this.#session?.remote?.agent ?? "";
   }
 
   get services(): string[] {
     return this.#session?.methods.names() ?? [];
+  }
+
+  /** Why a service does not serve there, "" where no reason is given; undefined: it does, or nothing is known. */
+  unwellBecause(service: string): string | undefined {
+    for (const [name, reason] of this.notServing) if (name === "" || name === service) return reason;
+    return undefined;
   }
 
   /** What of a method the engine lacks; "" where it serves the method, or is not connected. */
@@ -147,9 +148,9 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.calls?.streams ?? 0;
   }
 
-  /** The calls of its last session, in both directions. Undefined before the first. */
-  get exchange(): Exchange | undefined {
-    return this.#exchange;
+  /** The calls of its last session, counted. */
+  get traffic(): Traffic {
+    return trafficOf(this.#exchange === undefined ? [] : [this.#exchange]);
   }
 
   get window(): WindowStats {
@@ -176,6 +177,8 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
    * the wait. Throws or rejects with RpcError.
    */
   session(call?: OutgoingCall): CallSession | Promise<CallSession> {
+    // The usual way first: the session is open, and nobody drains.
+    if (this.calls?.takesNoCalls === false && this.engine.gate.calls) return this.calls;
     const session = this.#session;
     if (!this.engine.gate.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
@@ -196,6 +199,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     this.#session?.end(reason);
     this.listener?.onClosed(reason);
     this.#reconnector.close(reason);
+    this.retried.close(reason);
     this.#options.onClosed?.(this);
     this.#listeners.tell("closed", {});
     this.#listeners.clear();
@@ -213,9 +217,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     if (session.state !== "open") return exchange.outgoing;
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
-    this.#lastIdentity = session.identity;
     this.#health = session.remote?.health;
-    this.onLanes(session.remote?.lanes ?? [], last === incarnation);
     session.observer = this;
     this.#lastIncarnation = incarnation;
     if (last === undefined) this.#listeners.tell("connected", { incarnation });
@@ -248,11 +250,6 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     this.#listeners.tell("draining", {});
   }
 
-  /** @throws RpcError as the listener's. */
-  onLanes(lanes: readonly LaneAddress[], sameEngine = true): void {
-    if (!this.closed) this.listener?.onLanes(lanes, sameEngine);
-  }
-
   onHealth(health: ToldHealth): void {
     if (this.closed || !isNewer(health, this.#health)) return;
     this.#health = health;
@@ -270,19 +267,19 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     if (!this.closed) this.#listeners.tell("lost", { reason });
   }
 
-  // ---- told by the dispatcher of a lane --------------------------------------------------------
+  // ---- told by the set that it belongs to ------------------------------------------------------
 
-  /** The engine of that incarnation is gone. `certain`: nothing of it touches this side's memory any more. */
-  onGone(incarnation: bigint, certain: boolean): void {
+  /** The engine of that incarnation has ended for certain: nothing of it touches this side's memory any more. */
+  onGone(incarnation: bigint): void {
     const session = this.#session;
     if (session?.remote?.incarnation !== incarnation) return;
-    if (session.state === "ended") return certain ? session.onPeerGone() : undefined;
+    if (session.state === "ended") return session.onPeerGone();
     const reason = new RpcError({
       code: "unavailable",
       message: `the engine at ${this.url} has ended`,
       origin: "fabric",
     });
-    session.end(reason, { quiet: certain, certain });
+    session.end(reason, { quiet: true, certain: true });
   }
 }
 

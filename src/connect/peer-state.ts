@@ -55,18 +55,16 @@ export interface PeerEvents {
   readonly closed: Record<string, never>;
 }
 
-/** State of a peer, and its traffic, that of its worker lanes included. */
+/** State of a peer, and its traffic. */
 export interface PeerStats extends Traffic {
   readonly state: PeerState;
-  /** The window of the session with the peer's engine. Each worker lane has its own. */
+  /** The window of the session with the peer. */
   readonly window: WindowStats;
   /** The services that do not serve, as the peer has said. "" is the whole peer. */
   readonly notServing: readonly string[];
-  /** The worker lanes of the peer, by number. Calls go to the lanes. Empty if it has none. */
-  readonly lanes: readonly BackendStats[];
 }
 
-/** State and traffic of one backend of a balanced peer, or of one worker lane of a peer. */
+/** State and traffic of one backend of a balanced peer. */
 export interface BackendStats extends Traffic {
   readonly url: string;
   readonly state: PeerState;

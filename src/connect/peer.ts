@@ -4,8 +4,8 @@ import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
 import type { ServiceHealth } from "../server/health-book.ts";
+import type { PeerConnection } from "./peer-connection.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
-import type { ServerBackend } from "./server-backend.ts";
 
 /**
  * A connection to another engine, made by `engine.connect` or `engine.lazyPeer`. When the connection is lost, its open
@@ -13,20 +13,20 @@ import type { ServerBackend } from "./server-backend.ts";
  * incarnation. It never gets calls or transfers that were meant for its predecessor.
  */
 export class Peer implements AsyncDisposable {
-  readonly #server: ServerBackend;
+  readonly #connection: PeerConnection;
 
   /** @internal Made by `engine.connect` and `engine.lazyPeer`. */
-  constructor(server: ServerBackend) {
-    this.#server = server;
+  constructor(connection: PeerConnection) {
+    this.#connection = connection;
   }
 
   /** The URL of the present connection, or of the last one. Before the first: the first URL that was given. */
   get url(): string {
-    return this.#server.connection.url;
+    return this.#connection.url;
   }
 
   get state(): PeerState {
-    return this.#server.connection.state;
+    return this.#connection.state;
   }
 
   /**
@@ -34,7 +34,7 @@ export class Peer implements AsyncDisposable {
    * restarted. Undefined while not connected.
    */
   get incarnation(): bigint | undefined {
-    return this.#server.connection.incarnation;
+    return this.#connection.incarnation;
   }
 
   /**
@@ -42,22 +42,22 @@ export class Peer implements AsyncDisposable {
    * not connected, and for a peer that proves nothing.
    */
   get identity(): Identity | undefined {
-    return this.#server.connection.identity;
+    return this.#connection.identity;
   }
 
   /** Whether nobody but the peer can read what is sent to it: sessions are sealed, or do not leave this host. */
   get isConfidential(): boolean {
-    return this.#server.isConfidential;
+    return this.#connection.isConfidential;
   }
 
   /** The peer's software and provider, for logs. Empty while not connected. */
   get agent(): string {
-    return this.#server.connection.agent;
+    return this.#connection.agent;
   }
 
   /** The names of the services that the peer serves. Empty while not connected. */
   get services(): string[] {
-    return this.#server.services;
+    return this.#connection.services;
   }
 
   /**
@@ -70,10 +70,9 @@ export class Peer implements AsyncDisposable {
    * if (health?.status !== "serving") console.warn(health?.reason);
    */
   health(service = ""): ServiceHealth | undefined {
-    const { connection, services } = this.#server;
-    const { state } = connection;
-    if (connection.current === undefined) return undefined;
-    const reason = this.#server.unwellBecause(service);
+    const { state, services } = this.#connection;
+    if (this.#connection.current === undefined) return undefined;
+    const reason = this.#connection.unwellBecause(service);
     if (reason === undefined && service !== "" && !services.includes(service)) return undefined;
     if (state === "draining") return { status: "draining" };
     if (reason === undefined) return { status: "serving" };
@@ -91,7 +90,7 @@ export class Peer implements AsyncDisposable {
    * @throws TypeError for bad options, and for anything but a service.
    */
   client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
-    return createClient(this.#server, service, options);
+    return createClient(this.#connection, service, options);
   }
 
   /**
@@ -104,15 +103,14 @@ export class Peer implements AsyncDisposable {
    * off(); // removes the second listener
    */
   on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
-    return this.#server.connection.on(event, listener);
+    return this.#connection.on(event, listener);
   }
 
   /** State and traffic of the peer. Plain data. */
   stats(): PeerStats {
-    const { connection, traffic, laneStats: lanes } = this.#server;
-    const { state, window } = connection;
-    const notServing = connection.notServing.map(([service]) => service);
-    return { state, ...traffic, window, notServing, lanes };
+    const { state, traffic, window } = this.#connection;
+    const notServing = this.#connection.notServing.map(([service]) => service);
+    return { state, ...traffic, window, notServing };
   }
 
   /**
@@ -120,7 +118,7 @@ export class Peer implements AsyncDisposable {
    * code, its message and its cause. Default: `unavailable`. Safe to call twice; the first reason counts.
    */
   close(reason?: RpcError): void {
-    this.#server.close(reason);
+    this.#connection.close(reason);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

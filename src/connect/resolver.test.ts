@@ -20,6 +20,7 @@ function setUp() {
   const stop = resolver.start({
     onUrls: (urls) => told.push(urls),
     onError: (error) => told.push((error as Error).message),
+    onGone() {},
   });
   const passSeconds = async (seconds: number) => {
     for (let i = 0; i < seconds; i++) {
@@ -69,7 +70,7 @@ describe("a DNS resolver", () => {
   it("asks the system", async () => {
     let stop = () => {};
     const urls = await new Promise<readonly string[]>((resolve, reject) => {
-      stop = dnsResolver("tcp://localhost:1").start({ onUrls: resolve, onError: reject });
+      stop = dnsResolver("tcp://localhost:1").start({ onUrls: resolve, onError: reject, onGone() {} });
     });
     stop();
     expect(urls.some((url) => url === "tcp://127.0.0.1:1" || url === "tcp://[::1]:1")).toBe(true);
@@ -81,7 +82,8 @@ describe("a static resolver", () => {
     const told: (readonly string[])[] = [];
     staticResolver(["mem://a", "mem://b", "mem://a"]).start({
       onUrls: (urls) => told.push(urls),
-      onError: () => {},
+      onError() {},
+      onGone() {},
     })();
     expect(told).toEqual([["mem://a", "mem://b"]]);
   });

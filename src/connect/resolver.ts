@@ -1,6 +1,7 @@
 import { anything, callback, type FieldsOf, milliseconds, resolveOptions } from "../base/options/options.ts";
 import { type Clock, systemClock } from "../base/time/clock.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import type { Identity } from "../security/identity.ts";
 
 /** Gets what a resolver finds. */
 export interface ResolverListener {
@@ -8,6 +9,20 @@ export interface ResolverListener {
   onUrls(urls: readonly string[]): void;
   /** A look-up failed. The last list stays valid. */
   onError(error: unknown): void;
+  /**
+   * The engine of that incarnation has ended for certain, and touches no memory any more, as when a supervisor has
+   * waited for its thread or process. Its session at that URL ends at once, and memory that was granted to it comes back.
+   */
+  onGone(url: string, incarnation: bigint): void;
+}
+
+/** An engine that has answered at a URL of a resolver. */
+export interface FoundEngine {
+  readonly url: string;
+  /** Which engine it is: `engine.incarnation` there. */
+  readonly incarnation: bigint;
+  /** Who it has proven to be; undefined where it proves nothing. */
+  readonly identity: Identity | undefined;
 }
 
 /**
@@ -36,6 +51,12 @@ export interface Resolver {
    * several times. Its timers must not keep the process alive.
    */
   start(listener: ResolverListener): () => void;
+  /**
+   * Called with each engine that has answered at one of the URLs, before it gets a call. An `RpcError` that it throws
+   * refuses the engine: it is tried again as one that cannot be reached. `permission_denied` counts as the refusal
+   * `other_identity`. Default: every engine is admitted.
+   */
+  admit?(engine: FoundEngine): void;
 }
 
 /**

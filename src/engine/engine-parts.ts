@@ -12,7 +12,6 @@ import { realTimers } from "../base/time/real-timers.ts";
 import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import { BorrowConnections } from "../connect/borrow-connections.ts";
 import { Connector } from "../connect/connector.ts";
-import { LaneBoard } from "../connect/lane-board.ts";
 import { Ports } from "../connect/ports.ts";
 import { Progress } from "../fabric/progress.ts";
 import { Quarantine } from "../memory/quarantine.ts";
@@ -74,7 +73,6 @@ export class EngineParts {
   /** What is served to those who connect. */
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
-  readonly laneBoard: LaneBoard;
   readonly health: HealthBook;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
@@ -136,7 +134,6 @@ export class EngineParts {
     if (keepaliveMs !== undefined)
       this.#idlePings = new IdlePings(realClock, keepaliveMs, this.heartbeat, this.sessions);
     this.progress.sink = this.sessions;
-    this.laneBoard = new LaneBoard(this.ports, this.exchanges);
     const { services, sessions, ports } = this;
     const serve = (implementations: readonly Implementation[] = []) => {
       const served = new ServedServices(this.dispatchers, false);
@@ -293,7 +290,6 @@ export class EngineParts {
         this.incarnation,
       ),
       toldHealth: () => health.told,
-      lanesFor: (port) => this.laneBoard.at(port),
     };
   }
 }

@@ -8,7 +8,6 @@ import { systemClock } from "../base/time/clock.ts";
 import type { SessionPeer } from "../client/session-peer.ts";
 import type { BalancedPeer } from "../connect/balanced-peer.ts";
 import type { BalanceOptions, ConnectOptions } from "../connect/connect-options.ts";
-import type { LaneEntry } from "../connect/lane-board.ts";
 import type { Peer } from "../connect/peer.ts";
 import type { Resolver } from "../connect/resolver.ts";
 import { exposeFields } from "../memory/exposable.ts";
@@ -55,9 +54,6 @@ export interface ExposeOptions<A extends Access> {
 /** The options of `Engine.open`. */
 export type EngineOptions = EngineOptionsOf<Engine>;
 
-/** Tells the peers of `engine`, and those that connect later, where its worker lanes are. For `openLanes`. */
-export let announceLanes: (engine: Engine, lanes: readonly LaneEntry[]) => void;
-
 /**
  * One participant on the fabric: it listens, connects, serves and calls, all on the thread that opened it. Close it, or
  * let `await using` do so. A listening engine keeps the process alive until then. One that only connects does not, nor
@@ -74,10 +70,6 @@ export class Engine implements AsyncDisposable {
   readonly #options: ResolvedEngineOptions;
   readonly #parts: EngineParts;
   #drain: Drain | undefined;
-
-  static {
-    announceLanes = (engine, lanes) => engine.#parts.laneBoard.post(lanes);
-  }
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
@@ -224,11 +216,25 @@ export class Engine implements AsyncDisposable {
    *
    * @throws TypeError or RangeError for malformed URLs or bad options. RpcError `unavailable` when the engine is closed.
    */
-  lazyPeer(url: string | readonly string[], options: ConnectOptions = {}): Peer {
-    const urls = typeof url === "string" ? [url] : url;
+  lazyPeer(url: string | readonly string[], options?: ConnectOptions): Peer;
+  /**
+   * A balanced peer, without waiting for the first backend as `connect` does: its first calls wait until the resolver has
+   * named one.
+   *
+   * @throws TypeError or RangeError for bad options. RpcError `unavailable` when the engine is closed.
+   */
+  lazyPeer(resolver: Resolver, options?: BalanceOptions): BalancedPeer;
+  lazyPeer(
+    where: string | readonly string[] | Resolver,
+    options: ConnectOptions | BalanceOptions = {},
+  ): Peer | BalancedPeer {
+    const { connector } = this.#parts;
+    const urls = typeof where === "string" ? [where] : where;
+    if (typeof (urls as Resolver | undefined)?.start === "function")
+      return connector.lazyBalanced(urls as Resolver, options);
     if (!Array.isArray(urls) || urls.length === 0)
-      throw new TypeError("lazyPeer: expected a URL or an array of at least one URL");
-    return this.#parts.connector.lazyPeer(urls, options);
+      throw new TypeError("lazyPeer: expected a URL, an array of at least one URL, or a resolver");
+    return connector.lazyPeer(urls, options);
   }
 
   /**

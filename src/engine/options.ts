@@ -127,12 +127,12 @@ export interface EngineOptionsOf<E> {
 }
 
 /** The options of an engine as they are in force. Those that are functions, keys or services are left out. */
-export type EngineSettings = Resolved<typeof cloneableFields>;
+export type EngineSettings = Resolved<typeof settingFields>;
 
 /** The settings among the options. */
 export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
   return Object.fromEntries(
-    laneEngineOptions.map((name) => [name, options[name]]),
+    Object.keys(settingFields).map((name) => [name, options[name as keyof EngineSettings]]),
   ) as unknown as EngineSettings;
 }
 
@@ -161,8 +161,8 @@ const limitFields = {
   maxReplayMs: milliseconds({ low: 1 }),
 } satisfies FieldsOf<EngineLimits>;
 
-/** The options that a structured clone can carry to a thread: `openLanes` takes them for the engine of each lane. */
-export const cloneableFields = {
+/** Those of the options that are plain values. */
+const settingFields = {
   heartbeatMs: milliseconds({ low: 100, fallback: defaultHeartbeatMs }),
   keepaliveMs: milliseconds({ low: 100 }),
   maxStallMs: milliseconds({ low: 0, fallback: 30_000 }),
@@ -176,11 +176,8 @@ export const cloneableFields = {
   }),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
 
-/** The names of the options that `openLanes` takes for the engine of each lane. */
-export const laneEngineOptions = Object.keys(cloneableFields) as (keyof typeof cloneableFields)[];
-
 /** One URL or several. */
-export const listenField = checkedBy((where, name, value): readonly string[] => {
+const listenField = checkedBy((where, name, value): readonly string[] => {
   if (typeof value === "string") return [value];
   if (Array.isArray(value) && value.every((url) => typeof url === "string")) return value;
   return fail(TypeError, where, name, "a URL or an array of URLs", value);
@@ -199,7 +196,7 @@ const loggerField = checkedBy((where, name, value): Logger => {
 });
 
 const engineFields = {
-  ...cloneableFields,
+  ...settingFields,
   listen: { ...listenField, fallback: [] as readonly string[] },
   verbs: checkedBy(verbsField),
   security: checkedBy((where, name, value) => resolveSecurity(where, name, value as SecurityOptions)),

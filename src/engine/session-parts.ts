@@ -1,5 +1,4 @@
 import { SessionClients } from "../client/session-peer.ts";
-import { lanesMethod } from "../connect/lane-board.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { SessionPartFactory } from "../session/connection/session-part.ts";
 import { Streams } from "../session/streams/streams.ts";
@@ -42,7 +41,6 @@ export function controlMethods(
   add(builtin.next, nextMethod);
   add(builtin.push, pushMethod);
   add(builtin.stop, stopMethod);
-  add(builtin.lanes, lanesMethod);
   add(builtin.getPiece, getPieceMethod);
   add(builtin.putPiece, putPieceMethod);
   add(builtin.releasePieces, releasePiecesMethod);

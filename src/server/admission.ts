@@ -60,11 +60,12 @@ export class Admission implements AdmittedRequestListener {
     this.#queues.push(this.#common);
   }
 
-  /** The admission queue of a service; undefined when it has no limits. */
+  /** The admission queue of a service; undefined when it has no limits. `options` false: no admission control. */
   queueOf(
     service: string,
-    options: AdmissionOptions | undefined,
+    options: AdmissionOptions | false | undefined,
   ): AdmissionQueue<AdmittedRequest> | undefined {
+    if (options === false) return undefined;
     const bounded = this.#limits.maxConcurrent < Number.POSITIVE_INFINITY;
     if (options === undefined) return bounded ? this.#common : undefined;
     const limits = completeAdmission(options, { ...this.#limits, maxConcurrent: Number.POSITIVE_INFINITY });

@@ -1,4 +1,4 @@
-import { checkOptions, type FieldsOf } from "../base/options/options.ts";
+import { boolean, checkOptions, type FieldsOf } from "../base/options/options.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import type { HandlersOf } from "../contract/infer.ts";
 import { type AnyService, instanceField, isService, servedName } from "../contract/service.ts";
@@ -12,8 +12,8 @@ export interface Implementation {
   readonly instance?: string | undefined;
   /** @internal For the engine. */
   readonly handlers: Readonly<Record<string, Handler>>;
-  /** Admission control of this service; the engine's options apply to what is left out. */
-  readonly admission?: AdmissionOptions | undefined;
+  /** Admission control of this service; the engine's options apply to what is left out. False: none. */
+  readonly admission?: AdmissionOptions | false | undefined;
   /** Middleware of this service. It runs inside that of the engine. */
   readonly middleware?: readonly Middleware[] | undefined;
 }
@@ -26,12 +26,18 @@ export interface ImplementOptions extends AdmissionOptions {
    * `allow`, metrics and health, has `#` and the instance behind it: `kv.v1#shard-3/get`. Default: none.
    */
   readonly instance?: string;
+  /**
+   * False: no admission control. Its handlers start at once, and do not count in the engine's `admission`: for a service
+   * whose streams stay open for as long as a client is there, such as one that tells of the engine itself. Default true.
+   */
+  readonly admission?: boolean;
   /** Around every handler of this service, inside the middleware of the engine. Default: none. */
   readonly middleware?: readonly Middleware[];
 }
 
 const implementFields = {
   ...admissionFields,
+  admission: boolean(true),
   middleware: middlewareField,
   instance: instanceField,
 } satisfies FieldsOf<ImplementOptions>;
@@ -85,9 +91,9 @@ export function implement<S extends AnyService>(
       throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
   checkOptions(where, options, implementFields);
-  const { middleware, instance, ...limits } = options;
+  const { middleware, instance, admission: isAdmitted = true, ...limits } = options;
   servedName(service, instance);
-  const admission = Object.keys(limits).length === 0 ? undefined : limits;
+  const admission = isAdmitted ? (Object.keys(limits).length === 0 ? undefined : limits) : false;
   return Object.freeze({ service, handlers: Object.freeze(table), admission, middleware, instance });
 }
 

@@ -19,8 +19,6 @@ export const builtin = {
   push: 0xff07,
   /** The callee gives up a byte stream. */
   stop: 0xff08,
-  /** A dispatcher sends the list of its lanes. */
-  lanes: 0xff09,
   /** Asks for ranges of granted memory, in the answer or as a sealed piece. */
   getPiece: 0xff0a,
   /** Sends bytes for ranges of granted memory, in the request or as a sealed piece. */

@@ -23,7 +23,6 @@ const greeting: Greeting = {
   immediateBytes: 0,
   heartbeatMs: 1000,
   bodyStallMs: 10_000,
-  lanes: [],
   services: [["files.v1", ["list", "read"]]],
 };
 const packed = packGreeting(greeting);
@@ -50,24 +49,6 @@ describe("greeting", () => {
     expect(parseGreeting(impatient)).toEqual({ ...greeting, bodyStallMs: 300 });
   });
 
-  it("names lanes only where there are such", () => {
-    const lanes = [
-      { url: "shm://a.lane0", incarnation: 2n ** 63n },
-      { url: "shm://a.lane1", incarnation: 0n },
-    ];
-    const front = packGreeting({ ...greeting, lanes });
-    expect([packed.lan, front.lan]).toEqual([
-      undefined,
-      [
-        ["shm://a.lane0", 2n ** 63n],
-        ["shm://a.lane1", 0n],
-      ],
-    ]);
-    expect(parseGreeting(front)).toEqual({ ...greeting, lanes });
-    // Other encoders write a number as short as it goes.
-    expect(parse({ lan: [["a", 0]] })).toMatchObject({ lanes: [{ url: "a", incarnation: 0n }] });
-  });
-
   it("ignores keys it does not know, which later versions may add", () => {
     expect(parse({ crd: 5, auth: { kind: "x" } })).toEqual(greeting);
   });
@@ -82,10 +63,6 @@ describe("greeting", () => {
   });
 
   const wrong: Record<string, readonly [unknown[], string]> = {
-    lan: [
-      [null, 7, "x", {}, [1], [[]], [["a"]], [["a", 1n, 1]], [["", 1n]], [[1, 1n]], [["a", "1"]]],
-      "greeting has ",
-    ],
     v: [
       [undefined, 1, [], [1], [1, 1, 1], [2, 1], ["1", "1"], [-1, 1], [0.5, 1], [1, 2 ** 32]],
       "protocol versions",

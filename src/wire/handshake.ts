@@ -29,19 +29,10 @@ export interface Greeting extends ReturnPath {
    * Only in a hello.
    */
   readonly repeats?: ReturnPath["nonce"] | undefined;
-  /** The lanes of a dispatcher, in the order of their numbers; empty for other engines. Only in a welcome. */
-  readonly lanes: readonly LaneAddress[];
   /** Which services of the sender do not serve. Absent: all do. Only in a welcome: later changes are announced. */
   readonly health?: ToldHealth | undefined;
   /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
-}
-
-/** The address of one lane of a dispatcher. */
-export interface LaneAddress {
-  readonly url: string;
-  /** The incarnation of the engine that listens there; 0 while none does. */
-  readonly incarnation: bigint;
 }
 
 /** Which services of an engine do not serve, as it tells its peers. */
@@ -84,8 +75,6 @@ export interface GreetingLimits {
   readonly maxNameLength: number;
   readonly maxAddressBytes: number;
   readonly maxAgentLength: number;
-  readonly maxLanes: number;
-  readonly maxUrlLength: number;
   readonly maxNotServing: number;
   readonly maxReasonLength: number;
 }
@@ -97,8 +86,6 @@ export const greetingLimits: GreetingLimits = {
   maxNameLength: 128,
   maxAddressBytes: 256,
   maxAgentLength: 256,
-  maxLanes: 256,
-  maxUrlLength: 320,
   maxNotServing: 256,
   maxReasonLength: 256,
 };
@@ -130,14 +117,8 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     ...(greeting.bodyStallMs !== defaultBodyStallMs ? { stl: greeting.bodyStallMs } : {}),
     ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
     ...(greeting.plainBulk === true ? { blk: 1 } : {}),
-    ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
     ...(greeting.health === undefined ? {} : { hea: packHealth(greeting.health) }),
   };
-}
-
-/** Lanes as they are sent. */
-export function packLanes(lanes: readonly LaneAddress[]): [string, bigint][] {
-  return lanes.map(({ url, incarnation }) => [url, incarnation]);
 }
 
 /** What does not serve, as it is sent. */
@@ -197,7 +178,6 @@ export function parseGreeting(body: unknown): Greeting | string {
     hbt = defaultHeartbeatMs,
     stl = defaultBodyStallMs,
     blk,
-    lan = [],
     hea,
   } = body as Record<string, unknown>;
   const opening = parseVersions(body);
@@ -210,8 +190,6 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
   if (!isUint32(stl) || stl === 0) return "greeting does not say how long bodies are kept";
-  const lanes = parseLanes(lan);
-  if (typeof lanes === "string") return lanes;
   const health = hea === undefined ? undefined : parseHealth(hea);
   if (typeof health === "string") return health;
   const fault = servicesFault(svc);
@@ -227,28 +205,9 @@ export function parseGreeting(body: unknown): Greeting | string {
     heartbeatMs: hbt,
     bodyStallMs: stl,
     ...(blk === 1 ? { plainBulk: true } : {}),
-    lanes,
     ...(health === undefined ? {} : { health }),
     services: svc as ServiceTable,
   };
-}
-
-/** The lanes in a decoded value, or a sentence that names the fault. */
-export function parseLanes(value: unknown): LaneAddress[] | string {
-  if (!Array.isArray(value)) return "greeting has no list of lanes";
-  const { maxLanes, maxUrlLength } = greetingLimits;
-  if (value.length > maxLanes) return `greeting names ${value.length} lanes`;
-  const lanes: LaneAddress[] = [];
-  for (const lane of value) {
-    if (!Array.isArray(lane) || lane.length !== 2) return "greeting has a malformed lane";
-    const [url, incarnation] = lane as [unknown, unknown];
-    if (typeof url !== "string" || url.length === 0 || url.length > maxUrlLength)
-      return "greeting has a lane without a URL";
-    const whole = uint64(incarnation);
-    if (whole === undefined) return "greeting has a lane without an incarnation";
-    lanes.push({ url, incarnation: whole });
-  }
-  return lanes;
 }
 
 /** What does not serve, in a decoded value, or a sentence that names the fault. */

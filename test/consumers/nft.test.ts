@@ -33,7 +33,7 @@ it("@vercel/nft finds every file of a program, lanes and the addon too: their co
     cpSync(join(base, file), join(image, file), { dereference: true });
   }
   const names = files.map((file) => file.replace(/.*node_modules\//, ""));
-  expect(names).toContain("cinnabar/dist/lanes/lane-worker.js");
+  expect(names).toContain("cinnabar-lanes/dist/lane-worker.js");
   const native = `native/linux-${process.arch}-glibc`;
   for (const file of readdirSync(join(installed, native)).filter((name) => !name.startsWith("libverbs")))
     expect(names).toContain(`cinnabar/${native}/${file}`);

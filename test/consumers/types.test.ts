@@ -16,7 +16,6 @@ const entries = [
     "./options",
     "./testing",
     "./queue-pairs",
-    "./lanes",
   ],
   "./package.json",
 ];
@@ -69,7 +68,7 @@ describe.each(packages)("the tarball of $name", ({ name, archive, entries }) => 
 const program = `
   import { bulk, Engine, implement, isError, service, unary, type CallContext, type Transfer } from "cinnabar";
   import * as standard from "cinnabar/standard";
-  import { openLanes, type LaneModule } from "cinnabar/lanes";
+  import { openLanes, type LaneModule } from "cinnabar-lanes";
   import { z } from "zod";
 
   export const Files = service("files.v1", {
@@ -208,5 +207,5 @@ it("the package says who it is", () => {
   const manifest = JSON.parse(readFileSync(`${installed}/package.json`, "utf8")) as Record<string, unknown>;
   for (const field of ["description", "keywords", "license", "engines"])
     expect(manifest[field], field).toBeDefined();
-  expect(manifest.sideEffects).toEqual(["./dist/lanes/lane-worker.js", "./dist/cli/**"]);
+  expect(manifest.sideEffects).toEqual(["./dist/cli/**"]);
 });

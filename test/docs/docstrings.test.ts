@@ -2,9 +2,7 @@ import ts from "typescript";
 import { describe, expect, it } from "vitest";
 import { root } from "./pages.test-support.ts";
 
-const entries = ["index", "standard", "contract", "contract/standard", "lanes/index"].map(
-  (name) => `${root}src/${name}.ts`,
-);
+const entries = ["index", "standard", "contract", "contract/standard"].map((name) => `${root}src/${name}.ts`);
 const { config } = ts.readConfigFile(`${root}tsconfig.json`, ts.sys.readFile);
 const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
 const program = ts.createProgram(entries, options);

@@ -20,7 +20,7 @@ const sources = ["src", "packages"]
  * make code and stand-ins for tests.
  */
 const ofBytes =
-  /^packages\/otel\/src\/(metrics\/metric|prometheus\/|bin\/)|^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^src\/(wire\/(?!codec|encode-value|extension|value-path|work|metadata\/(?!metadata-block))|fabric\/(mem-port|net\/(frame|transfers)\.)|session\/connection\/opening)/;
+  /^packages\/otel\/src\/(metrics\/metric|prometheus\/|bin\/)|^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^packages\/lanes\/src\/lanes-service|^src\/(wire\/(?!codec|encode-value|extension|value-path|work|metadata\/(?!metadata-block))|fabric\/(mem-port|net\/(frame|transfers)\.)|session\/connection\/opening)/;
 
 /** Parameters that take the text of an error. */
 const textParameter = /^(message|text|why|reason|said)$/;

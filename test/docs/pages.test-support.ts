@@ -115,7 +115,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar/options", exportsOf("src/options.ts", "export type ")],
   ["cinnabar/testing", exportsOf("src/testing.ts")],
   ["cinnabar/queue-pairs", exportsOf("src/queue-pairs.ts")],
-  ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
+  ["cinnabar-lanes", exportsOf("packages/lanes/src/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],

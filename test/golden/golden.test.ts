@@ -309,7 +309,6 @@ describe("golden vectors", () => {
     for (const name of [
       "hello",
       "welcome",
-      "welcome of a side that speaks for lanes",
       "welcome of a side that keeps bodies for 2 s",
       "welcome of a side with services that do not serve",
     ]) {
@@ -373,8 +372,6 @@ describe("docs/protocol.md", () => {
       ["Services in a table", greetingLimits.maxServices],
       ["Methods in a table", greetingLimits.maxMethods],
       ["Characters in a name", greetingLimits.maxNameLength],
-      ["Lanes", greetingLimits.maxLanes],
-      ["Characters in a lane's URL", greetingLimits.maxUrlLength],
       ["Bytes in `adr`", greetingLimits.maxAddressBytes],
       ["Characters in `agt`", greetingLimits.maxAgentLength],
       ["Segments of a region", maxRegionSegments],

@@ -1,7 +1,6 @@
 import { bulkStream, duplexStream, implement, oneWay, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { announceLanes } from "../../src/engine/engine.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { type Provider, providers, transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
@@ -97,19 +96,6 @@ describe("the gauges of several backends", () => {
     ]);
     expect(client.stats().calls).toEqual({ ...none, out: 4 });
     balanced.close();
-    await Promise.all(held);
-  });
-
-  it("of a peer are those of its lanes together", async () => {
-    const [dispatcher, first, second] = [await open(), await open(), await open()];
-    const entryOf = ({ urls, incarnation }: typeof first) => ({ urls, incarnation });
-    announceLanes(dispatcher, [first, second].map(entryOf));
-    const client = await openEngine({}, true);
-    const peer = await client.connect(dispatcher.urls[0] as string, { lanes: { policy: "roundRobin" } });
-    const held = Array.from({ length: 4 }, () => peer.client(Kinds).hold.result());
-    expect(peer.stats().lanes.map(({ calls }) => calls.out)).toEqual([2, 2]);
-    expect([peer.stats().calls, client.stats().calls]).toEqual(Array(2).fill({ ...none, out: 4 }));
-    peer.close();
     await Promise.all(held);
   });
 });

@@ -17,6 +17,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { neededBy } from "../../scripts/package/other-packages.mjs";
 import { faultsOfOther, hasCode } from "../../scripts/test-package/contents.mjs";
 import { linksOf } from "../docs/links.test-support.ts";
 
@@ -53,6 +54,7 @@ const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar:": "",
   "cinnabar-group:": "packages/group",
   "cinnabar-inspect:": "packages/inspect",
+  "cinnabar-lanes:": "packages/lanes",
   "cinnabar-nvme:": "packages/nvme",
   "cinnabar-otel:": "packages/otel",
 };
@@ -236,7 +238,10 @@ describe("the package that `npm pack` makes of a clone", () => {
         needed.map((each) => [each, `file:${join(root, "node_modules", each)}`]),
       );
       writeFileSync(join(project, "package.json"), JSON.stringify({ type: "module", dependencies }));
-      const install = run(project, "npm", "install", "--no-audit", "--no-fund", archive, other);
+      const beside = neededBy(name).map(({ manifest }) =>
+        others.find((file) => basename(file) === `${manifest.name}-${version}.tgz`),
+      ) as string[];
+      const install = run(project, "npm", "install", "--no-audit", "--no-fund", archive, ...beside, other);
       expect(install, install.stderr).toMatchObject({ status: 0 });
       const names = readdirSync(join(project, "node_modules", name), { recursive: true }).map(String);
       const unpacked = join(project, "node_modules", name);

@@ -1,8 +1,8 @@
-import { type Client, type ClientOptions, type ConnectOptions, Engine, type Peer, RpcError } from "cinnabar";
-import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { type Client, type ClientOptions, Engine, RpcError } from "cinnabar";
+import { connectLanes, type LanesPeer, type LanesPeerOptions } from "cinnabar-lanes";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { observeGroup, staticAuthority } from "../../packages/group/src/index.ts";
-import { hashToNumber } from "../../src/connect/hash.ts";
-import { PeerConnection } from "../../src/connect/peer-connection.ts";
+import { laneOfKey } from "../../packages/lanes/src/lane-of-key.ts";
 import { Laned } from "./programs/laned.ts";
 import type { LanesServerSettings } from "./programs/lanes-server.ts";
 import { Child, sharedFiles } from "./support/child.ts";
@@ -15,13 +15,13 @@ interface Running {
   readonly server: Child;
   readonly url: string;
   readonly engine: Engine;
-  readonly peer: Peer;
+  readonly peer: LanesPeer;
   readonly api: Client<typeof Laned>;
 }
 
 async function startLanes(
   settings: LanesServerSettings,
-  options: ConnectOptions = {},
+  options: LanesPeerOptions = {},
   client: ClientOptions = {},
 ): Promise<Running> {
   const server = new Child("lanes-server", settings);
@@ -31,7 +31,7 @@ async function startLanes(
   // A lost server that has gone for good is given up after so long. Under sanitizers the first connect to three threads
   // takes more than three seconds, and devices in software need longer.
   const engine = await openEngine(url.startsWith("verbs") ? {} : { connectTimeoutMs: 10_000 });
-  const peer = await engine.connect(url, options);
+  const peer = await connectLanes(engine, url, options);
   const api = peer.client(Laned, { timeoutMs: 30_000, ...client });
   return { server, url, engine, peer, api };
 }
@@ -40,37 +40,35 @@ const lanesOf = async (calls: readonly Promise<{ lane: number | "dispatcher" }>[
   (await Promise.all(calls)).map(({ lane }) => lane);
 
 const keyFor = (lane: number, lanes: number): string => {
-  for (let i = 0; ; i++) if (hashToNumber(`key-${i}`, lanes) === lane) return `key-${i}`;
+  for (let i = 0; ; i++) if (laneOfKey(`key-${i}`, lanes) === lane) return `key-${i}`;
 };
 
 /** Calls that name a key belong to its lane. */
-const byKey: ConnectOptions = {
-  lanes: { keyOf: ({ input }) => (input as { readonly key?: string } | undefined)?.key },
+const byKey: LanesPeerOptions = {
+  keyOf: ({ input }) => (input as { readonly key?: string } | undefined)?.key,
 };
+
+const laneAt = (peer: LanesPeer, number: number) => peer.lanes.find(({ lane }) => lane === number);
+const callsTo = (peer: LanesPeer) => peer.lanes.reduce((sum, { calls }) => sum + calls.out, 0);
 
 describe.each(anyFabrics)("lanes over %s", (fabric) => {
   const listen = () => freshUrl(fabric);
 
   it("serve one client together, in threads of their own", async () => {
-    const { server, peer, api } = await startLanes(
-      { listen: listen(), lanes: 3 },
-      { lanes: { policy: "roundRobin" } },
-    );
-    expect(peer.stats().lanes.map(({ state }) => state)).toEqual(["connected", "connected", "connected"]);
+    const { server, peer, api } = await startLanes({ listen: listen(), lanes: 3 }, { policy: "roundRobin" });
+    expect(peer.lanes.map(({ state }) => state)).toEqual(["connected", "connected", "connected"]);
     const places = await Promise.all(Array.from({ length: 30 }, () => api.where({})));
     expect(new Set(places.map(({ lane }) => lane))).toEqual(new Set([0, 1, 2]));
     expect(new Set(places.map(({ thread }) => thread)).size).toBe(3);
     expect(await server.ask("stats")).toEqual({
-      ...{ dispatcher: 0, sessions: 1, lanes: [10, 10, 10] },
+      // The stream by which the client follows the list of lanes.
+      ...{ dispatcher: 1, sessions: 1, lanes: [10, 10, 10] },
       ...{ timed: [10, 10, 10], histograms: false },
     });
   });
 
   it("have a health each: a lane that says that it does not serve gets no calls", async () => {
-    const { server, api } = await startLanes(
-      { listen: listen(), lanes: 2 },
-      { lanes: { policy: "roundRobin" } },
-    );
+    const { server, api } = await startLanes({ listen: listen(), lanes: 2 }, { policy: "roundRobin" });
     const { lane: resting } = await api.rest();
     const served = [];
     // It may get calls until the client has heard of it.
@@ -84,12 +82,9 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
   });
 
   it("are used beside each other: none waits for another that computes", async () => {
-    const { api, peer } = await startLanes(
-      { listen: listen(), lanes: 2 },
-      { lanes: { policy: "leastInFlight" } },
-    );
+    const { api, peer } = await startLanes({ listen: listen(), lanes: 2 }, { policy: "leastInFlight" });
     // A call goes to a lane that is connected already, rather than wait for another.
-    await until(() => peer.stats().lanes.filter(({ state }) => state === "connected").length === 2);
+    await until(() => peer.lanes.filter(({ state }) => state === "connected").length === 2);
     const computing = api.compute({ us: 300_000 });
     const { lane } = await api.where({});
     expect([0, 1]).toContain(lane);
@@ -98,7 +93,7 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
 
   it("take a key's calls at its number, from every client", async () => {
     const { url, api } = await startLanes({ listen: listen(), lanes: 4 }, byKey);
-    const other = (await (await openEngine()).connect(url, byKey)).client(Laned);
+    const other = (await connectLanes(await openEngine(), url, byKey)).client(Laned);
     for (let lane = 0; lane < 4; lane++) {
       const key = keyFor(lane, 4);
       const calls = [1, 2, 3].flatMap(() => [api.where({ key }), other.where({ key })]);
@@ -108,36 +103,32 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
 
   it("serve the clients that name them by their numbers, members of a group too", async () => {
     const { url, peer, engine } = await startLanes({ listen: listen(), lanes: 3 });
-    const authority = staticAuthority([{ urls: [url] }]);
+    const authority = staticAuthority([{ urls: [url], lanes: [url] }]);
     const group = await observeGroup("laned", { engine, authority });
     onTestFinished(() => group.close());
     for (const lane of [2, 0, 1])
-      for (const source of [peer, group.at(0)]) {
-        const api = source.client(Laned, { lane, timeoutMs: 30_000, retry: { attempts: 2 } });
+      for (const isMember of [false, true]) {
+        const options = { lane, timeoutMs: 30_000, retry: { attempts: 2 } };
+        const api = isMember ? group.at(0).laneClient(Laned, options) : peer.client(Laned, options);
         expect(await lanesOf([1, 2, 3].map(() => api.where({})))).toEqual([lane, lane, lane]);
       }
     expect(await outcome(peer.client(Laned, { lane: 3 }).where({}))).toBe("failed_precondition");
   });
 
   it("that are one lane serve as one engine does", async () => {
-    const { api, peer } = await startLanes({ listen: listen(), lanes: 1 });
+    const { api } = await startLanes({ listen: listen(), lanes: 1 });
     expect(await lanesOf([api.where({}), api.where({ key: "a" })])).toEqual([0, 0]);
-    expect(peer.services).toEqual(["laned.v1"]);
   });
 
   it("serve those who know no lanes at the published address", async () => {
-    // Unknown keys of the greeting are ignored, so this is all that an older client does otherwise.
-    vi.spyOn(PeerConnection.prototype, "onLanes").mockImplementation(() => {});
-    onTestFinished(() => void vi.restoreAllMocks());
-    const { api, peer } = await startLanes({ listen: listen(), lanes: 2 });
+    const { engine, url } = await startLanes({ listen: listen(), lanes: 2 });
+    const api = (await engine.connect(url)).client(Laned);
     expect(await lanesOf([api.where({}), api.where({})])).toEqual(["dispatcher", "dispatcher"]);
-    expect(peer.stats().lanes).toEqual([]);
   });
 
   it("refuse those by name where the dispatcher serves nothing", async () => {
-    vi.spyOn(PeerConnection.prototype, "onLanes").mockImplementation(() => {});
-    onTestFinished(() => void vi.restoreAllMocks());
-    const { api } = await startLanes({ listen: listen(), lanes: 1, dispatcher: "refer" });
+    const { engine, url } = await startLanes({ listen: listen(), lanes: 1, dispatcher: "refer" });
+    const api = (await engine.connect(url)).client(Laned);
     const error = await api.where({}).catch((error: unknown) => error);
     expect(error).toBeInstanceOf(RpcError);
     expect(error).toMatchObject({ code: "unimplemented", message: expect.stringContaining("laned.v1") });
@@ -146,8 +137,8 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
   it("are backends of a balanced peer beside those of another server", async () => {
     const first = await startLanes({ listen: listen(), lanes: 2, dispatcher: "refer" });
     const second = await startLanes({ listen: listen(), lanes: 2, dispatcher: "refer" });
-    const balanced = await first.engine.connect([first.url, second.url], { policy: "roundRobin" });
-    await until(() => balanced.backends.every(({ state }) => state === "connected"));
+    const balanced = await connectLanes(first.engine, [first.url, second.url], { policy: "roundRobin" });
+    await until(() => balanced.lanes.filter(({ state }) => state === "connected").length === 4);
     const api = balanced.client(Laned);
     const threads = await Promise.all(Array.from({ length: 40 }, () => api.where({})));
     expect(threads.every(({ lane }) => lane !== "dispatcher")).toBe(true);
@@ -172,28 +163,25 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
           { listen: listen(), lanes: 2, heartbeatMs: 10_000, resourceLimits: { maxOldGenerationSizeMb: 64 } },
           byKey,
         );
-        const urls = peer.stats().lanes.map(({ url }) => url);
+        const urls = peer.lanes.map(({ url }) => url);
         const pinned = peer.client(Laned, { timeoutMs: 30_000 });
         const key = keyFor(1, 2);
         await pinned.where({ key });
         const held = [0, 1, 2, 3].map(() => outcome(api.once({ ms: 10_000_000 })));
-        await until(() => peer.stats().calls.out === 4);
+        await until(() => callsTo(peer) === 4);
         const begun = performance.now();
-        const inLane1 = peer.stats().lanes[1]?.calls.out ?? 0;
+        const inLane1 = laneAt(peer, 1)?.calls.out ?? 0;
         const dying = await killLane(peer, 1, how);
         expect(dying).toBe("unavailable");
         expect(await server.report("died")).toMatchObject({ lane: 1, exitCode, message, deaths: 1 });
         // By the dispatcher's word, not by the heartbeat's bound.
         if (how !== "memory") expect(performance.now() - begun).toBeLessThan(9000);
         const ended = held.slice(0);
-        await until(
-          () =>
-            (peer.stats().lanes[1]?.state ?? "") === "connected" && peer.stats().lanes[1]?.calls.out === 0,
-        );
+        await until(() => laneAt(peer, 1)?.state === "connected" && laneAt(peer, 1)?.calls.out === 0);
         expect(await pinned.where({ key })).toMatchObject({ lane: 1 });
-        expect(peer.stats().lanes.map(({ url }) => url)).toEqual(urls);
+        expect(peer.lanes.map(({ url }) => url)).toEqual(urls);
         // The other lane's calls have not noticed.
-        expect(peer.stats().lanes[0]?.calls.out).toBe(4 - inLane1);
+        expect(laneAt(peer, 0)?.calls.out).toBe(4 - inLane1);
         peer.close();
         expect(new Set(await Promise.all(ended))).toEqual(new Set(["unavailable"]));
       },
@@ -207,7 +195,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       );
       const idempotent = Array.from({ length: 16 }, () => api.later({ ms: 800 }));
       const others = Array.from({ length: 16 }, () => outcome(api.once({ ms: 800 })));
-      await until(() => peer.stats().calls.out === 32);
+      await until(() => callsTo(peer) === 32);
       await killLane(peer, 0, "exit");
       await server.report("died");
       for (const { lane } of await Promise.all(idempotent)) expect([0, 1]).toContain(lane);
@@ -231,7 +219,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       expect(await filling).toBe("unavailable");
       await until(() => engine.stats().quarantinedBytes === 0);
       memory.fill(0);
-      await until(() => peer.stats().lanes[0]?.state === "connected");
+      await until(() => laneAt(peer, 0)?.state === "connected");
       expect(await api.where({})).toMatchObject({ lane: 0 });
       expect(memory.every((byte) => byte === 0)).toBe(true);
     });
@@ -254,7 +242,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       });
       const pauses: number[] = [];
       for (let round = 1; round <= 4; round++) {
-        await until(() => peer.stats().lanes[0]?.state === "connected");
+        await until(() => laneAt(peer, 0)?.state === "connected");
         await killLane(peer, 0, "exit");
         const died = await server.report("died");
         expect(died).toMatchObject({ lane: 0, deaths: round });
@@ -272,10 +260,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
 
   it("drain together: what runs finishes, new calls are refused, nothing is left", async () => {
     const address = listen();
-    const { server, api } = await startLanes(
-      { listen: address, lanes: 2 },
-      { lanes: { policy: "roundRobin" } },
-    );
+    const { server, api } = await startLanes({ listen: address, lanes: 2 }, { policy: "roundRobin" });
     const running = [1, 2, 3, 4].map(() => api.once({ ms: 500 }));
     await until(async () => {
       const { lanes } = await server.ask<{ lanes: number[] }>("stats");
@@ -292,10 +277,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
   });
 
   it("drain no longer than their grace, and say what was cut off", async () => {
-    const { server, api } = await startLanes(
-      { listen: listen(), lanes: 2 },
-      { lanes: { policy: "roundRobin" } },
-    );
+    const { server, api } = await startLanes({ listen: listen(), lanes: 2 }, { policy: "roundRobin" });
     const held = [outcome(api.once({ ms: 1e6 })), outcome(api.once({ ms: 1e6 }))];
     await until(async () => {
       const { lanes } = await server.ask<{ lanes: number[] }>("stats");
@@ -312,10 +294,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
   });
 
   it("close in the middle of a drain, and end their modules once", async () => {
-    const { server, api } = await startLanes(
-      { listen: listen(), lanes: 2 },
-      { lanes: { policy: "roundRobin" } },
-    );
+    const { server, api } = await startLanes({ listen: listen(), lanes: 2 }, { policy: "roundRobin" });
     const held = [outcome(api.once({ ms: 1e6 })), outcome(api.once({ ms: 1e6 }))];
     await until(async () => {
       const { lanes } = await server.ask<{ lanes: number[] }>("stats");
@@ -346,7 +325,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
   it("close though one loops for ever", async () => {
     const { server, api, peer } = await startLanes({ listen: listen(), lanes: 2 }, byKey);
     const looping = outcome(api.loop());
-    await until(() => peer.stats().calls.out === 1);
+    await until(() => callsTo(peer) === 1);
     // Begun: its lane answers nothing any more.
     await until(async () => {
       const { lanes } = await server.ask<{ lanes: (number | undefined)[] }>("stats");
@@ -374,17 +353,14 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
     await server.destroy();
     const again = new Child("lanes-server", { listen: address, lanes: 3 });
     await again.report("listening");
-    await until(() => peer.stats().lanes.filter(({ state }) => state === "connected").length === 3);
+    await until(() => peer.lanes.filter(({ state }) => state === "connected").length === 3);
     expect((await api.where({})).lane).not.toBe("dispatcher");
   });
 });
 
-/** Lets the lane die, by a call that is pinned to it, and gives what becomes of that call. */
-function killLane(peer: Peer, lane: number, how: "throw" | "exit" | "memory"): Promise<string> {
-  const lanes = peer.stats().lanes.length;
-  const killer = peer.client(Laned, { timeoutMs: 30_000 });
-  // The key is no part of the contract's input, and travels no further than keyOf.
-  return outcome(killer.die({ how, key: keyFor(lane, lanes) } as { how: "exit" }));
+/** Lets the lane die, by a call to it, and gives what becomes of that call. */
+function killLane(peer: LanesPeer, lane: number, how: "throw" | "exit" | "memory"): Promise<string> {
+  return outcome(peer.client(Laned, { lane, timeoutMs: 30_000 }).die({ how }));
 }
 
 describe("openLanes", () => {

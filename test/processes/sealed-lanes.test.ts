@@ -1,10 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Client, Engine, Peer, SecurityOptions } from "cinnabar";
+import type { Client, Engine, SecurityOptions } from "cinnabar";
 import type { SecurityStats } from "cinnabar/inspect";
+import { connectLanes, type LanesPeer } from "cinnabar-lanes";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { announceLanes } from "../../src/engine/engine.ts";
+import { LaneList } from "../../packages/lanes/src/lane-list.ts";
 import { isLong } from "../matrix/long.ts";
 import { isOverNet } from "../matrix/over-net.ts";
 import { Authority } from "../security/support/authority.ts";
@@ -52,17 +53,17 @@ async function startLanes(settings: GuardedLanesSettings): Promise<{ server: Chi
 
 interface Caller {
   readonly engine: Engine;
-  readonly peer: Peer;
+  readonly peer: LanesPeer;
   readonly api: Client<typeof Guarded>;
 }
 
 async function caller(url: string, security: SecurityOptions, name?: string): Promise<Caller> {
   const engine = await openEngine({ security });
-  const peer = await engine.connect(url, {
-    lanes: { policy: "roundRobin" },
+  const peer = await connectLanes(engine, url, {
+    policy: "roundRobin",
     ...(name === undefined ? {} : { name }),
   });
-  await until(() => peer.stats().lanes.every(({ state }) => state === "connected"));
+  await until(() => peer.lanes.every(({ state }) => state === "connected"));
   return { engine, peer, api: peer.client(Guarded, { timeoutMs: 30_000 }) };
 }
 
@@ -115,12 +116,12 @@ describe.each<Fabric>(isOverNet ? [tcpFabric] : ["tcp", "shm"])(
       const stranger = await openEngine({
         security: { tls: { cert: foreign.cert, key: foreign.key, ca: ca.cert }, ...listeners(fabric) },
       });
-      await expect(stranger.connect(url, { name: "server.example" })).rejects.toMatchObject({
+      await expect(connectLanes(stranger, url, { name: "server.example" })).rejects.toMatchObject({
         code: "unauthenticated",
         message: expect.stringContaining("authority that is not trusted"),
       });
       const plain = await openEngine();
-      await expect(plain.connect(url)).rejects.toMatchObject({ code: "unauthenticated" });
+      await expect(connectLanes(plain, url)).rejects.toMatchObject({ code: "unauthenticated" });
     });
 
     // What a reload does to a session does not depend on the fabric.
@@ -149,7 +150,7 @@ describe.each<Fabric>(isOverNet ? [tcpFabric] : ["tcp", "shm"])(
         expect(staying.engine.stats().counters.sessionsLost).toBe(0);
         await expect(staying.api.die()).rejects.toMatchObject({ code: "unavailable" });
         const { lane } = await server.report("died");
-        await until(() => staying.peer.stats().lanes.every(({ state }) => state === "connected"));
+        await until(() => staying.peer.lanes.every(({ state }) => state === "connected"));
         expect([await staying.api.whoami(), await staying.api.whoami()].map(({ who }) => who)).toEqual([
           name,
           name,
@@ -205,12 +206,14 @@ it("a lane at which somebody else listens gets no calls", async () => {
     const { urls, incarnation } = engine as Engine;
     return { urls, incarnation };
   });
-  announceLanes(dispatcher as Engine, lanes);
+  const list = new LaneList();
+  dispatcher?.serve(list.implementation);
+  list.post({ urls: dispatcher?.urls ?? [], lanes });
   const client = await openEngine({ security: secured(ca, "client.example") });
   // Both prove the address, so the identity alone tells them apart.
-  const peer = await client.connect(dispatcher?.urls[0] as string);
+  const peer = await connectLanes(client, dispatcher?.urls[0] as string);
   onTestFinished(() => peer.close());
-  const states = peer.stats().lanes.map(({ url, state }) => [url, state]);
+  const states = peer.lanes.map(({ url, state }) => [url, state]);
   // It is tried again and again, and refused each time.
   expect(states).toEqual([
     [own?.urls[0], "connected"],

@@ -65,9 +65,10 @@ async function book(pair: LossyPair, options: ClientOptions, count: number, widt
 }
 
 function expectNothingHeld(pair: LossyPair): void {
-  expect([pair.client.host.wheel.size, pair.backend.retried.size], "timers and calls of the client").toEqual([
-    0, 0,
-  ]);
+  expect(
+    [pair.client.host.wheel.size, pair.connection.retried.size],
+    "timers and calls of the client",
+  ).toEqual([0, 0]);
   pair.breakSessions();
   expect([...pair.client.table, ...pair.server.table]).toEqual([]);
   pair.close();

@@ -70,7 +70,7 @@ function setUp(handler: Handler, limits = {}) {
   return { pair, clock, client, end, error, until, never, signals, executions: () => executions };
 }
 
-const held = (pair: LossyPair) => [pair.client.host.wheel.size, pair.backend.retried.size];
+const held = (pair: LossyPair) => [pair.client.host.wheel.size, pair.connection.retried.size];
 
 afterEach(() => vi.restoreAllMocks());
 

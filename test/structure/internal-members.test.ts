@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { findInternalUses } from "./support/internal-members.ts";
 
 const root = fileURLToPath(new URL("../../src", import.meta.url));
-const entries = ["index.ts", "standard.ts", "contract.ts", "contract/standard.ts", "lanes/index.ts"];
+const entries = ["index.ts", "standard.ts", "contract.ts", "contract/standard.ts"];
 
 describe("members marked @internal of public classes", () => {
   it("are used in no other folder", { timeout: 300_000 }, () => {

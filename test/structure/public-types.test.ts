@@ -22,18 +22,16 @@ describe("types that the public interface mentions", () => {
       "cinnabar/contract": "contract.d.ts",
       "cinnabar/contract/standard": "contract/standard.d.ts",
       "cinnabar/inspect": "inspect.d.ts",
-      "cinnabar/lanes": "lanes/index.d.ts",
       "cinnabar/options": "options.d.ts",
       "cinnabar/testing": "testing.d.ts",
       "cinnabar/queue-pairs": "queue-pairs.d.ts",
     };
-    // Programs that use lanes, reports or types of options have the engine's entry as well, and the engine's users have
+    // Programs that use reports or types of options have the engine's entry as well, and the engine's users have
     // the entries of reports and of options.
     const beside = {
       cinnabar: ["cinnabar/inspect", "cinnabar/options"],
       "cinnabar/standard": ["cinnabar/inspect", "cinnabar/options"],
       "cinnabar/inspect": ["cinnabar/standard", "cinnabar/options"],
-      "cinnabar/lanes": ["cinnabar/standard", "cinnabar/inspect", "cinnabar/options"],
       "cinnabar/options": ["cinnabar/standard"],
       "cinnabar/testing": ["cinnabar/standard", "cinnabar/inspect", "cinnabar/options"],
     };

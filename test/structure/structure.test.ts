@@ -121,7 +121,7 @@ describe("the import direction", () => {
 
 describe("optional packages", () => {
   // One that is absent would make the import of the entry fail.
-  it.each(["standard.ts", "contract/standard.ts", "lanes/index.ts"])(
+  it.each(["standard.ts", "contract/standard.ts"])(
     "are not imported by %s, nor by what it imports",
     (entry) => {
       const packages = packagesReachedFrom(sourceFiles, entry);

@@ -1,4 +1,5 @@
 import { Engine } from "cinnabar";
+import { connectLanes } from "cinnabar-lanes";
 import type { Party } from "../../suite/child.ts";
 import { Computing } from "./contract.ts";
 
@@ -10,7 +11,7 @@ export interface LanesClient extends Party {
 
 export async function open(url: string): Promise<LanesClient> {
   const engine = await Engine.open();
-  const peer = await engine.connect(url, { lanes: { policy: "leastInFlight" } });
+  const peer = await connectLanes(engine, url, { policy: "leastInFlight" });
   const computing = peer.client(Computing);
   return {
     async measure(inFlight, us, ms) {

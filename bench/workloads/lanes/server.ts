@@ -1,4 +1,4 @@
-import { openLanes } from "cinnabar/lanes";
+import { openLanes } from "cinnabar-lanes";
 import type { Party } from "../../suite/child.ts";
 
 /** The server, in its process. */

@@ -1,5 +1,5 @@
 import { implement } from "cinnabar";
-import type { LaneContext } from "cinnabar/lanes";
+import type { LaneContext } from "cinnabar-lanes";
 import { Primes } from "./contract.ts";
 
 /** The module of each lane: a worker thread that computes and blocks nobody but itself. */

@@ -7,11 +7,11 @@ import {
 } from "@opentelemetry/semantic-conventions";
 import { Engine, type EngineOptions, implement, RpcError, service, unary } from "cinnabar";
 import type { StatsOptions } from "cinnabar/inspect";
-import type { Lanes } from "cinnabar/lanes";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { attribute, statusWord } from "../src/conventions.ts";
 import { durationBoundsSeconds, EngineMetrics, type MetricData } from "../src/index.ts";
+import type { LanesSource } from "../src/metrics/source.ts";
 
 const Work = service("work.v1", {
   run: unary({ input: z.string(), output: z.string() }),
@@ -78,7 +78,7 @@ describe("the names", () => {
 
 describe("metrics of lanes", () => {
   /** Lanes of which the first is served by the engine in `lane`; undefined: it does not answer. */
-  function lanesOf(dispatcher: Engine, lane: { engine: Engine | undefined; deaths: number }): Lanes {
+  function lanesOf(dispatcher: Engine, lane: { engine: Engine | undefined; deaths: number }): LanesSource {
     return {
       lanes: [],
       async stats(options: StatsOptions) {
@@ -88,7 +88,7 @@ describe("metrics of lanes", () => {
         const incarnation = engine?.incarnation ?? 0n;
         return { dispatcher: dispatcher.stats(options), lanes: [{ ...status, incarnation, engine: stats }] };
       },
-    } as unknown as Lanes;
+    } as unknown as LanesSource;
   }
 
   it.each([false, true])("keep the counters of threads that are gone (lanes apart: %s)", async (perLane) => {

@@ -11,7 +11,7 @@ export interface EngineLimits {
   /**
    * The memory budget in bytes: what peers and the pool can make this engine hold beside what handlers hold. At least
    * 64 MiB. Default: half of the memory that the process may use (the container's limit, or the machine's memory), or
-   * 2.5 times V8's heap limit if that is less. `openLanes` divides the half by its engines.
+   * 2.5 times V8's heap limit if that is less. Several engines of one process divide the half with `memoryShare`.
    */
   readonly memoryBytes: number;
   /**
@@ -135,6 +135,17 @@ export function processMemory(): ProcessMemory {
     totalBytes: constrained > 0 ? Math.min(machine, constrained) : machine,
     heapBytes: getHeapStatistics().heap_size_limit,
   };
+}
+
+/**
+ * `limits.memoryBytes` of one of several engines in a process that divide its memory, each in a thread of its own. Call
+ * it in the thread of the engine, which has a heap of its own.
+ *
+ * @example
+ * const engine = await Engine.open({ limits: { memoryBytes: memoryShare(5) } }); // in each of five threads
+ */
+export function memoryShare(engines: number): number {
+  return defaultMemoryBytes(processMemory(), engines);
 }
 
 /**

@@ -12,7 +12,7 @@ import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
 import { SessionMover } from "../../transfer/sealed/mover.ts";
 import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
-import type { Greeting, LaneAddress } from "../../wire/handshake.ts";
+import type { Greeting } from "../../wire/handshake.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
@@ -185,10 +185,6 @@ export class Exchange implements SessionPart, PeerLink {
   onOtherIdentity(why: string): void {
     const { services, peerName, identity } = this.session;
     services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });
-  }
-
-  onLanes(lanes: readonly LaneAddress[]): void {
-    this.session.onLanes(lanes);
   }
 
   wakeProgress(): void {

@@ -6,7 +6,7 @@ import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
-import type { Greeting, LaneAddress, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
+import type { Greeting, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Confirmation } from "./confirmation.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
@@ -57,8 +57,6 @@ export interface SessionObserver {
   onTrusted(): void;
   /** It takes no new calls from now on. */
   onDraining(): void;
-  /** It speaks for worker lanes, and says where they are now. */
-  onLanes(lanes: readonly LaneAddress[]): void;
   /** It says what it serves besides since the session opened. */
   onServices(): void;
   /** It says which of its services do not serve. */
@@ -169,8 +167,6 @@ export interface SessionContext extends WatchedSession {
   part<P extends object>(type: abstract new (...args: never[]) => P): P;
   /** It has open work from now on, where it had none. */
   watch(): void;
-  /** The peer says where the worker lanes are that it speaks for. */
-  onLanes(lanes: readonly LaneAddress[]): void;
   /** The peer says which of its services do not serve. */
   onHealth(health: ToldHealth): void;
   /** The peer broke the protocol: counts it, says so, ends. */

@@ -3,7 +3,6 @@ import type { RequestCredits } from "../../base/flow/request-credits.ts";
 import type { CallMetrics } from "../../base/observe/call-metrics.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { Middleware } from "../../call/middleware.ts";
-import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { Quarantine } from "../../memory/quarantine.ts";
 import type { SecurityMeter } from "../../security/security-meter.ts";
@@ -11,7 +10,7 @@ import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { LinkServices } from "../../transfer/control/peer-link.ts";
-import type { LaneAddress, ServiceTable, ToldHealth } from "../../wire/handshake.ts";
+import type { ServiceTable, ToldHealth } from "../../wire/handshake.ts";
 import type { DrainGate } from "./drain-gate.ts";
 import type { DeferredGoodbye } from "./teardown.ts";
 
@@ -63,6 +62,4 @@ export interface EngineServices extends LinkServices {
   readonly builtins: readonly (ServedMethod | undefined)[];
   /** Which services do not serve; undefined while nobody has said so. */
   readonly toldHealth?: () => ToldHealth | undefined;
-  /** The worker lanes that this engine speaks for, as they are told to peers that say hello at the port. */
-  lanesFor(port: Port): readonly LaneAddress[];
 }

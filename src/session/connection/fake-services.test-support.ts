@@ -72,10 +72,6 @@ export class FakeServices implements EngineServices, SessionWatch {
     this.streamBudget = new ByteBudget(this.limits.maxStreamBytes);
   }
 
-  lanesFor(): [] {
-    return [];
-  }
-
   /** What sessions with these parts are made with. */
   terms(parts: readonly SessionPartFactory[] = []): SessionTerms {
     return {
@@ -183,7 +179,6 @@ export const peerGreeting: Greeting = {
   immediateBytes: 0,
   heartbeatMs: 1000,
   bodyStallMs: 10_000,
-  lanes: [],
   services: [["s", ["a", "b"]]],
 };
 

@@ -5,7 +5,6 @@ import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import {
   type Greeting,
-  type LaneAddress,
   packGreeting,
   packHealth,
   parseAnnouncedHealth,
@@ -457,13 +456,13 @@ export class Opening implements TlsListener {
   }
 
   #sayWelcome(): void {
-    const { services, port, served } = this.#session;
+    const { services, served } = this.#session;
     this.#awaitsServices = true;
     this.#told = served.services.length;
     const health = services.toldHealth?.();
     this.#toldHealth = health?.edition ?? 0;
     this.#sayAtOnce(frameKind.welcome, {
-      ...this.#greeting(served.services, services.lanesFor(port)),
+      ...this.#greeting(served.services),
       health,
     });
   }
@@ -480,7 +479,7 @@ export class Opening implements TlsListener {
   }
 
   /** What this side says of itself. */
-  #greeting(table: ServiceTable, lanes: readonly LaneAddress[] = []): Greeting {
+  #greeting(table: ServiceTable): Greeting {
     const { services, port, index, nonce, ciphers } = this.#session;
     const { limits, incarnation, liveness, security } = services;
     return {
@@ -497,7 +496,6 @@ export class Opening implements TlsListener {
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
       bodyStallMs: Math.ceil(limits.maxBodyStallMs),
       ...(ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
-      lanes,
       services: table,
     };
   }

@@ -9,13 +9,7 @@ import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { builtinSlots } from "../../wire/builtin.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
-import {
-  type Greeting,
-  isNewer,
-  type LaneAddress,
-  type ReturnPath,
-  type ToldHealth,
-} from "../../wire/handshake.ts";
+import { type Greeting, isNewer, type ReturnPath, type ToldHealth } from "../../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
@@ -333,16 +327,10 @@ export class Session implements OpeningSession, OutboxListener {
     for (const part of this.#parts) part.onDraining?.();
   }
 
-  onLanes(lanes: readonly LaneAddress[]): void {
-    if (this.observer !== undefined) this.observer.onLanes(lanes);
-    // The welcome came just before, and the connector has not read it yet. An engine that has connected to this one
-    // gets no calls from here, so nothing reads its lanes.
-    else if (this.remote !== undefined) this.remote = { ...this.remote, lanes };
-  }
-
   onHealth(health: ToldHealth): void {
     if (this.observer !== undefined) this.observer.onHealth(health);
-    // As with lanes: the connector reads the greeting. A side that accepted sends no calls, and keeps nothing.
+    // The welcome came just before: the connector reads the greeting. A side that accepted sends no calls, and keeps
+    // nothing.
     else if (this.#opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
       this.remote = { ...this.remote, health };
   }

@@ -16,7 +16,6 @@ function setUp() {
     onSuspect: (phi, silentMs) => events.push(`suspect ${phi >= 8} ${silentMs < boundMs}`),
     onTrusted: () => events.push("trusted"),
     onDraining: () => events.push("draining"),
-    onLanes: () => events.push("lanes"),
     onServices: () => events.push("services"),
     onHealth: () => events.push("health"),
     onEnded: () => events.push("ended"),

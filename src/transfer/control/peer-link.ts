@@ -8,7 +8,6 @@ import type { Answering } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
-import type { LaneAddress } from "../../wire/handshake.ts";
 import type { SealedOwner } from "./sealed-bulk.ts";
 import type { TransferRoute } from "./transfer-route.ts";
 
@@ -65,8 +64,6 @@ export interface PeerLink extends TransferRoute, Answering {
   permits(path: string): boolean;
   /** The peer has asked for what belongs to another identity, and was refused. */
   onOtherIdentity(why: string): void;
-  /** The peer says where the lanes are that it speaks for. */
-  onLanes(lanes: readonly LaneAddress[]): void;
   /**
    * Sends a control request, and gives its answer. Rejects with an RpcError, `deadline_exceeded` after 10 s unless
    * `timeoutMs` says otherwise.

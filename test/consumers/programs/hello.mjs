@@ -2,7 +2,7 @@
 // No `await` outside of functions, so that bundlers can make CommonJS of it.
 import { pathToFileURL } from "node:url";
 import { bulk, Engine, handle, implement, service, unary } from "cinnabar";
-import { openLanes } from "cinnabar/lanes";
+import { connectLanes, openLanes } from "cinnabar-lanes";
 import { z } from "zod";
 
 const Hello = service("hello.v1", {
@@ -58,7 +58,7 @@ async function callLane(module) {
     startTimeoutMs,
   });
   const engine = await Engine.open();
-  const peer = await engine.connect(/** @type {string} */ (lanes.urls[0]));
+  const peer = await connectLanes(engine, /** @type {string} */ (lanes.urls[0]));
   const answer = await peer.client(Hello, { timeoutMs: startTimeoutMs }).hello({ name: "lane" });
   await engine.close();
   await lanes.close();

@@ -1,6 +1,6 @@
 // What a bundle says that has neither the addon nor the file of lanes beside it.
 import { Engine, implement, service, unary } from "cinnabar";
-import { openLanes } from "cinnabar/lanes";
+import { openLanes } from "cinnabar-lanes";
 import { z } from "zod";
 
 const Hello = service("hello.v1", { hello: unary({ output: z.string() }) });

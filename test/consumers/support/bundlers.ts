@@ -16,7 +16,7 @@ export interface Bundler {
 
 /** The name of the bundle in `out/`. */
 export const outputOf = ({ format }: BundleOptions) => (format === "esm" ? "bundle.mjs" : "bundle.cjs");
-const externals = ["cinnabar", "cinnabar/lanes", "zod"];
+const externals = ["cinnabar", "cinnabar-lanes", "zod"];
 
 function configured(project: Project, file: string, config: string, args: readonly string[]): Ending {
   project.write(file, config);

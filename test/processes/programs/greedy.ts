@@ -75,7 +75,6 @@ async function connect(): Promise<void> {
       immediateBytes: 0,
       heartbeatMs: 60_000,
       bodyStallMs: 10_000,
-      lanes: [],
       services: [],
     }),
   );

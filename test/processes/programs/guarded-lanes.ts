@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type LaneSecurityOptions, type LanesOptions, openLanes } from "cinnabar/lanes";
+import { type LaneSecurityOptions, type LanesOptions, openLanes } from "cinnabar-lanes";
 import { obey, settings, tell } from "./commands.ts";
 import type { GuardedData } from "./guarded-service.ts";
 

@@ -1,7 +1,7 @@
 // The module of lanes with `security`: the services, and who may call them.
 import { workerData } from "node:worker_threads";
 import { type Identity, implement } from "cinnabar";
-import type { LaneContext, LaneServices } from "cinnabar/lanes";
+import type { LaneContext, LaneServices } from "cinnabar-lanes";
 import { Guarded } from "./guarded.ts";
 
 export interface GuardedData {

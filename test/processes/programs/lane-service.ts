@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { threadId } from "node:worker_threads";
 import { type Engine, implement } from "cinnabar";
-import type { LaneContext, LaneServices } from "cinnabar/lanes";
+import type { LaneContext, LaneServices } from "cinnabar-lanes";
 import { Laned } from "./laned.ts";
 
 export default async function services({ lane, data }: LaneContext): Promise<LaneServices> {

@@ -1,6 +1,6 @@
 import { subscribe } from "node:diagnostics_channel";
 import { closeOnSignals } from "cinnabar";
-import { type LanesOptions, openLanes } from "cinnabar/lanes";
+import { type LanesOptions, openLanes } from "cinnabar-lanes";
 import { footprint, obey, settings, tell } from "./commands.ts";
 
 export interface LanesServerSettings extends LanesOptions {

@@ -12,8 +12,9 @@ const built = join(root, "build/test/processes/programs");
  */
 const bundled = join(root, "build/programs");
 
-/** What a thread of the package's own begins with, beside the file that starts the thread. */
-const laneWorker = join(root, "dist/lanes/lane-worker.js");
+/** The package of lanes, and what a thread of it begins with: it goes beside the file that starts the thread. */
+const lanes = join(root, "packages/lanes/dist");
+const laneWorker = join(lanes, "lane-worker.js");
 
 /** With a package that imports `cinnabar`, too. */
 const unbundled = [
@@ -28,7 +29,7 @@ const unbundled = [
 /** Before the first test of a run: bundles the programs unless that was done since they were last built. */
 export default async function bundlePrograms(): Promise<void> {
   if (!existsSync(built) || !existsSync(laneWorker)) return;
-  const sourcesMs = Math.max(...[built, join(root, "dist")].map((folder) => written(folder).lastMs));
+  const sourcesMs = Math.max(...[built, join(root, "dist"), lanes].map((folder) => written(folder).lastMs));
   const isCurrent = () => written(bundled).firstMs > sourcesMs;
   if (isCurrent()) return;
   mkdirSync(dirname(bundled), { recursive: true });

@@ -7,10 +7,9 @@ import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
 import { newCounters } from "../../../src/base/observe/counters.ts";
 import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
 import { FakeClock } from "../../../src/base/time/fake-clock.test-support.ts";
-import { reconnectField, resolveBalanceOptions } from "../../../src/connect/connect-options.ts";
+import { reconnectField } from "../../../src/connect/connect-options.ts";
 import { Peer } from "../../../src/connect/peer.ts";
 import { PeerConnection } from "../../../src/connect/peer-connection.ts";
-import { ServerBackend } from "../../../src/connect/server-backend.ts";
 import { sessionParts } from "../../../src/engine/session-parts.ts";
 import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
 import { MemPort } from "../../../src/fabric/mem-port.ts";
@@ -110,7 +109,6 @@ export class Side {
       incarnation,
       served,
       builtins: [],
-      lanesFor: () => [],
       progress: {
         wake: () => {},
         flushSoon: (queue) => this.#queues.push(queue),
@@ -162,7 +160,7 @@ export class LossyPair {
   readonly clock = new FakeClock();
   readonly client: Side;
   readonly peer: Peer;
-  readonly backend: ServerBackend;
+  readonly connection: PeerConnection;
   server: Side;
   readonly #url: string;
   readonly #serve: readonly Implementation[];
@@ -190,15 +188,8 @@ export class LossyPair {
         }),
       reconnect: reconnectField.fallback,
     });
-    const options = resolveBalanceOptions({}, 1000);
-    const lanes = {
-      options,
-      connect: () => {
-        throw new Error("the server has no lanes");
-      },
-    };
-    this.backend = new ServerBackend(connection, options, lanes);
-    this.peer = new Peer(this.backend);
+    this.connection = connection;
+    this.peer = new Peer(connection);
     this.client.port.onSessionLost = () => {
       this.#breaking = true;
     };

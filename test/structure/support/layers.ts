@@ -10,7 +10,6 @@ export const layers = [
   "options",
   "testing",
   "queue-pairs",
-  "lanes",
   "engine",
   "connect",
   "server",

@@ -6,6 +6,7 @@ import {
   type Peer,
   RpcError,
 } from "cinnabar/standard";
+import { type LanesClientOptions, type LanesPeer, lazyLanes } from "cinnabar-lanes";
 import { CallerStamp, type Presence } from "../host/freshness.ts";
 import { stampedClient } from "../host/stamped-client.ts";
 import type { Member } from "../view/view.ts";
@@ -24,7 +25,7 @@ export class MemberLink {
   readonly peer: Peer;
   readonly #engine: Engine;
   readonly #stamp: CallerStamp | undefined;
-  #lanes: Peer | undefined;
+  #lanes: LanesPeer | undefined;
   #ended: RpcError | undefined;
 
   /** @internal `presence`: what calls say of the view that this process has. */
@@ -62,11 +63,11 @@ export class MemberLink {
    * @example
    * const { sum } = await group.at(3).laneClient(Sums, { lane: 2 }).sum({ to: 10 });
    */
-  laneClient<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
+  laneClient<S extends AnyService>(service: S, options: LanesClientOptions = {}): Client<S> {
     return this.#lanePeer().client(service, options);
   }
 
-  #lanePeer(): Peer {
+  #lanePeer(): LanesPeer {
     if (this.#lanes !== undefined) return this.#lanes;
     const { rank, host, lanes } = this.member;
     if (lanes === undefined)
@@ -74,7 +75,7 @@ export class MemberLink {
         code: "failed_precondition",
         message: `rank ${rank} has no lanes: it joins with the option lanes, or client() is meant`,
       });
-    this.#lanes = peerOf(this.#engine, { ...lanes, host });
+    this.#lanes = reach(this.#engine, { ...lanes, host }, lazyLanes);
     if (this.#ended !== undefined) this.#lanes.close(this.#ended);
     return this.#lanes;
   }
@@ -94,14 +95,22 @@ export class MemberLink {
  * @throws TypeError when it knows none of them
  */
 export function peerOf(engine: Engine, member: Pick<Member, "engine" | "urls" | "host">): Peer {
+  return reach(engine, member, (engine, urls, options) => engine.lazyPeer(urls, options));
+}
+
+function reach<P>(
+  engine: Engine,
+  member: Pick<Member, "engine" | "urls" | "host">,
+  make: (engine: Engine, urls: readonly string[], options: { readonly incarnation?: bigint }) => P,
+): P {
   const urls = urlsFrom(member, hostIdentity());
   const options = member.engine === undefined ? {} : { incarnation: BigInt(`0x${member.engine}`) };
   try {
-    return engine.lazyPeer(urls, options);
+    return make(engine, urls, options);
   } catch (error) {
     const known = urls.filter((url) => isKnown(engine, url));
     if (!(error instanceof TypeError) || known.length === 0) throw error;
-    return engine.lazyPeer(known, options);
+    return make(engine, known, options);
   }
 }
 

@@ -1,13 +1,30 @@
 import type { Attributes } from "@opentelemetry/api";
-import type { EngineStats } from "cinnabar/inspect";
-import type { Lanes } from "cinnabar/lanes";
+import type { EngineStats, StatsOptions } from "cinnabar/inspect";
 import type { BalancedPeer, Engine, Peer, PeerState } from "cinnabar/standard";
 import { own } from "../conventions.ts";
 import { metrics } from "./metric.ts";
 import { Totals, totalsOf } from "./totals.ts";
 
 /** What metrics can be read from. */
-export type MetricSource = Engine | Lanes | Peer | BalancedPeer;
+export type MetricSource = Engine | LanesSource | Peer | BackendsSource;
+
+/** What `openLanes` of `cinnabar-lanes` gives. */
+export interface LanesSource {
+  readonly lanes: readonly unknown[];
+  stats(options: StatsOptions): Promise<{
+    readonly dispatcher: EngineStats;
+    readonly lanes: readonly {
+      readonly lane: number;
+      readonly state: string;
+      readonly deaths: number;
+      readonly incarnation: bigint;
+      readonly engine: EngineStats | undefined;
+    }[];
+  }>;
+}
+
+/** A balanced peer, or what `connectLanes` of `cinnabar-lanes` gives. */
+export type BackendsSource = Pick<BalancedPeer, "backends">;
 
 /** Reads one source each time that metrics are collected. Its counters never fall, also when a lane was replaced. */
 export interface Reader {
@@ -66,11 +83,11 @@ class LaneHistory {
 
 /** The dispatcher and the worker lanes of `openLanes`. */
 class LanesReader implements Reader {
-  readonly #lanes: Lanes;
+  readonly #lanes: LanesSource;
   readonly #perLane: boolean;
   readonly #histories = new Map<number, LaneHistory>();
 
-  constructor(lanes: Lanes, perLane: boolean) {
+  constructor(lanes: LanesSource, perLane: boolean) {
     this.#lanes = lanes;
     this.#perLane = perLane;
   }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Lane } from "./lane.ts";
-import type { ThreadEnd } from "./lane-thread.ts";
-import { type LaneDeath, resolveLanesOptions } from "./options.ts";
+import { Lane } from "../src/lane.ts";
+import type { ThreadEnd } from "../src/lane-thread.ts";
+import { type LaneDeath, resolveLanesOptions } from "../src/options.ts";
 
 interface Thread {
   end(how: ThreadEnd): void;
@@ -9,7 +9,7 @@ interface Thread {
 
 const { threads, system } = vi.hoisted(() => ({ threads: [] as Thread[], system: { refuses: false } }));
 
-vi.mock("./lane-thread.ts", () => ({
+vi.mock("../src/lane-thread.ts", () => ({
   /** A thread that never comes to serve, and ends when the test says so. */
   LaneThread: class implements Thread {
     readonly listening = new Promise<never>(() => {});

@@ -1,9 +1,8 @@
+import { memoryShare } from "cinnabar/options";
+import { type LanesOptions, openLanes } from "cinnabar-lanes";
 import { describe, expect, it } from "vitest";
-import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
-import { encodeAt } from "../wire/encode-value.ts";
-import { packLanes } from "../wire/handshake.ts";
-import { laneUrl } from "./addresses.ts";
-import { dividedMemory, type LanesOptions, resolveLanesOptions } from "./options.ts";
+import { laneUrl } from "../src/addresses.ts";
+import { dividedMemory, resolveLanesOptions } from "../src/options.ts";
 
 const module = new URL("file:///service.js");
 const resolve = (options: object, from: unknown = module) =>
@@ -30,14 +29,8 @@ describe("the options of openLanes", () => {
     ["no lanes", { lanes: 0 }, "lanes must be an integer from 1 to 256, it is 0"],
     ["too many", { lanes: 257 }, "lanes must be an integer from 1 to 256, it is 257"],
     ["an unknown option", { threads: 2 }, 'unknown option "threads"'],
-    [
-      "an engine's option out of bounds",
-      { heartbeatMs: 1 },
-      "heartbeatMs must be a number of milliseconds from 100",
-    ],
-    ["an engine's limit out of bounds", { limits: { maxRequests: 0 } }, "limits.maxRequests must be"],
     ["no address", { listen: [] }, "listen must be a URL"],
-    ["what is no URL", { listen: "a" }, 'url "a": expected'],
+    ["what is no URL", { listen: "a" }, '"a" cannot have lanes, only tcp, verbs, shm and net can'],
     ["mem://", { listen: "mem://a" }, "mem:// reaches no other thread"],
     [
       "a name too long for a lane's",
@@ -45,16 +38,6 @@ describe("the options of openLanes", () => {
       "has 66 characters, at most 64 are allowed",
     ],
     ["a fabric without lanes", { listen: "psm3://*:1" }, "only tcp, verbs, shm and net can"],
-    [
-      "a list of lanes longer than a message",
-      { listen: `shm://${"a".repeat(40)}`, lanes: 256 },
-      'the list of 256 lanes of "shm://',
-    ],
-    [
-      "such a list of long hosts",
-      { listen: `tcp://${"host.".repeat(10)}net:0`, lanes: 180 },
-      "bytes, at most 12288 are allowed: use fewer lanes or a shorter host",
-    ],
     [
       "a lane at the dispatcher's port",
       { listen: "tcp://h:7402", lanes: 2, firstLanePort: 7401 },
@@ -78,16 +61,11 @@ describe("the options of openLanes", () => {
     expect(() => resolve(options)).toThrow(message);
   });
 
-  it("have as many lanes as the list of them has room for", () => {
-    expect(resolve({ listen: ["shm://orders", "tcp://0.0.0.0:7400"], lanes: 256 }).lanes).toBe(256);
-    const { listen, lanes } = resolve({ listen: `shm://${"a".repeat(56)}`, lanes: 148 });
-    const list = Array.from({ length: lanes }, (_, lane) => ({
-      url: laneUrl(listen[0] as string, lane, undefined),
-      incarnation: 2n ** 64n - 1n,
-    }));
-    const { start, end } = encodeAt(Buffer.alloc(16 * 1024), 0, packLanes(list));
-    expect(end - start).toBeLessThanOrEqual(12 * 1024);
-    expect(end - start).toBeGreaterThan(11 * 1024);
+  it.each<[string, object, string]>([
+    ["an option", { heartbeatMs: 1 }, "heartbeatMs must be a number of milliseconds from 100"],
+    ["a limit", { limits: { maxRequests: 0 } }, "limits.maxRequests must be"],
+  ])("are not %s out of an engine's bounds: no thread is started", async (_, options, message) => {
+    await expect(openLanes(module, { listen: "shm://nobody", ...options })).rejects.toThrow(message);
   });
 
   it.each(["../service.js", "service", 7, null, {}])("want the module as a URL, not %s", (from) => {
@@ -97,9 +75,8 @@ describe("the options of openLanes", () => {
 
 describe("the memory budget of a lane", () => {
   it("is the default divided by the engines, unless one is given", () => {
-    const memory = processMemory();
-    const memoryBytes = defaultMemoryBytes(memory, 100);
-    expect(memoryBytes).toBeLessThan(defaultMemoryBytes(memory));
+    const memoryBytes = memoryShare(100);
+    expect(memoryBytes).toBeLessThan(memoryShare(1));
     const options = { heartbeatMs: 500, limits: { maxRequests: 3 } };
     expect(dividedMemory(options, 100)).toEqual({
       heartbeatMs: 500,

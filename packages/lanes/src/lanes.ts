@@ -1,21 +1,21 @@
+import { channel } from "node:diagnostics_channel";
 import { availableParallelism } from "node:os";
-import { channels } from "../base/observe/channels.ts";
-import { resolveOptions } from "../base/options/options.ts";
-import { systemClock } from "../base/time/clock.ts";
-import { type DrainOptions, type DrainReport, drainFields } from "../engine/drain.ts";
-import { announceLanes, Engine } from "../engine/engine.ts";
-import { type EngineStats, type StatsOptions, statsFields } from "../engine/stats.ts";
-import { publishedUrls } from "./addresses.ts";
+import type { EngineStats, StatsOptions } from "cinnabar/inspect";
+import { boolean, type DrainOptions, type FieldsOf, milliseconds, resolveOptions } from "cinnabar/options";
+import { type DrainReport, Engine, type SecurityOptions } from "cinnabar/standard";
 import { Lane, type LaneListener, type LaneState } from "./lane.ts";
+import { LaneList } from "./lane-list.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
 import { EngineSecurity, type LaneSecurity } from "./lane-security.ts";
 import { startsTooLong } from "./lane-thread.ts";
+import { LaneDirectory } from "./lanes-service.ts";
 import {
   dividedMemory,
   type LanesOptions,
   type ResolvedLanesOptions,
   resolveLanesOptions,
 } from "./options.ts";
+import { publishedUrls } from "./published-urls.ts";
 
 /** The state of one lane. */
 export interface LaneStatus {
@@ -47,7 +47,7 @@ export interface LanesDrainReport extends DrainReport {
 /**
  * Serves the services of a module in several worker threads behind one address. Each thread loads the module. The main
  * thread loads it too, unless `dispatcher` is `"refer"`. The module exports a `LaneModule`. Resolves when all lanes
- * listen. If one lane cannot listen, all are closed. Clients connect to the published address as to any engine.
+ * listen. If one lane cannot listen, all are closed. Clients connect to the published address by `connectLanes`.
  *
  * @example
  * await using lanes = await openLanes(new URL("./service.js", import.meta.url), {
@@ -65,23 +65,27 @@ export interface LanesDrainReport extends DrainReport {
  */
 export async function openLanes(module: URL | string, options: LanesOptions): Promise<Lanes> {
   const asked = resolveLanesOptions(module, options, availableParallelism());
-  const listen = publishedUrls(asked.listen, asked.lanes, asked.firstLanePort);
-  const resolved = { ...asked, listen };
-  // Before threads start: what cannot be read is an error of this call.
+  // Before threads start: what cannot be read or used is an error of this call.
   const given = asked.security?.current;
+  await assertUsable(asked.engine, asked.security);
+  const resolved = { ...asked, listen: await publishedUrls(asked.listen) };
+  const list = new LaneList();
+  const post = () => {
+    if (dispatcher !== undefined) list.post({ urls: dispatcher.urls, lanes: lanes.map(entryOf) });
+  };
   let dispatcher: Engine | undefined;
   const served = new Set<number>();
   const listener: LaneListener = {
     onLaneChanged(lane) {
       if (lane.state === "serving") served.add(lane.number);
-      if (dispatcher !== undefined) announceLanes(dispatcher, lanes);
-      if (lane.state === "serving" && channels.laneServing.hasSubscribers) {
+      post();
+      if (lane.state === "serving" && servingChannel.hasSubscribers) {
         const { number, urls, incarnation } = lane;
-        channels.laneServing.publish({ lane: number, urls, incarnation });
+        servingChannel.publish({ lane: number, urls, incarnation });
       }
     },
     onLaneDied(death) {
-      if (channels.laneDied.hasSubscribers) channels.laneDied.publish(death);
+      if (diedChannel.hasSubscribers) diedChannel.publish(death);
       // A lane that cannot start fails the opening, and its error is thrown there.
       if (dispatcher !== undefined || served.has(death.lane)) resolved.onLaneDied(death);
     },
@@ -96,14 +100,18 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
       ...lanes.map((lane) => lane.firstServing()),
     ]);
     const security = new EngineSecurity(given, services.security);
+    const { serve } = resolved.dispatcher === "serve" ? services : { serve: [] };
     dispatcher = await Engine.open({
       ...dividedMemory(resolved.engine, resolved.lanes + 1),
-      ...(security.options === undefined ? {} : { security: security.options }),
+      ...(security.options === undefined ? {} : { security: withDirectory(security.options) }),
       listen: resolved.listen,
-      serve: resolved.dispatcher === "serve" ? services.serve : [],
+      serve: async (engine) => [
+        ...(typeof serve === "function" ? await serve(engine) : serve),
+        list.implementation,
+      ],
     });
-    announceLanes(dispatcher, lanes);
-    return new Lanes({ dispatcher, lanes, services, security, credentials: asked.security });
+    post();
+    return new Lanes({ dispatcher, lanes, list, services, security, credentials: asked.security });
   } catch (error) {
     // Also services that are made later: no engine will serve them.
     loading?.then((services) => closeServices(services, "the dispatcher")).catch(() => {});
@@ -115,6 +123,7 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
 interface LanesParts {
   readonly dispatcher: Engine;
   readonly lanes: readonly Lane[];
+  readonly list: LaneList;
   readonly services: LaneServices;
   readonly security: EngineSecurity;
   readonly credentials: LaneSecurity | undefined;
@@ -128,6 +137,7 @@ interface LanesParts {
 export class Lanes implements AsyncDisposable {
   readonly #dispatcher: Engine;
   readonly #lanes: readonly Lane[];
+  readonly #list: LaneList;
   readonly #services: LaneServices;
   /** The security of the dispatcher. */
   readonly #security: EngineSecurity;
@@ -137,9 +147,10 @@ export class Lanes implements AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   /** @internal Made by `openLanes`. */
-  constructor({ dispatcher, lanes, services, security, credentials }: LanesParts) {
+  constructor({ dispatcher, lanes, list, services, security, credentials }: LanesParts) {
     this.#dispatcher = dispatcher;
     this.#lanes = lanes;
+    this.#list = list;
     this.#services = services;
     this.#security = security;
     this.#credentials = credentials;
@@ -188,10 +199,10 @@ export class Lanes implements AsyncDisposable {
    * lane with its number.
    */
   async publishStats(): Promise<void> {
-    if (!channels.stats.hasSubscribers) return;
+    if (!statsChannel.hasSubscribers) return;
     this.#dispatcher.publishStats();
     for (const { lane, incarnation, urls, engine: stats } of (await this.stats()).lanes)
-      if (stats !== undefined) channels.stats.publish({ lane, incarnation, urls, stats });
+      if (stats !== undefined) statsChannel.publish({ lane, incarnation, urls, stats });
   }
 
   /**
@@ -230,7 +241,9 @@ export class Lanes implements AsyncDisposable {
   }
 
   async #drainAll(graceMs: number): Promise<LanesDrainReport> {
-    const begunMs = systemClock.now();
+    const begunMs = performance.now();
+    // Those that follow the list are no calls that a drain waits for.
+    this.#list.end();
     const [dispatcher, reports] = await Promise.all([
       this.#dispatcher.drain({ graceMs }),
       Promise.all(this.#lanes.map((lane) => lane.drain(graceMs))),
@@ -239,7 +252,7 @@ export class Lanes implements AsyncDisposable {
     return {
       aborted: [dispatcher, ...reports].flatMap((report) => report?.aborted ?? []),
       unanswered: this.#lanes.filter((_, i) => reports[i] === undefined).map(({ number }) => number),
-      tookMs: systemClock.now() - begunMs,
+      tookMs: performance.now() - begunMs,
     };
   }
 
@@ -253,6 +266,7 @@ export class Lanes implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
+    this.#list.end();
     await Promise.all([this.#dispatcher.close(), ...this.#lanes.map((lane) => lane.close())]);
     await closeServices(this.#services, "the dispatcher");
   }
@@ -262,11 +276,45 @@ export class Lanes implements AsyncDisposable {
   }
 }
 
+const servingChannel = channel("cinnabar:lane.serving");
+const diedChannel = channel("cinnabar:lane.died");
+const statsChannel = channel("cinnabar:stats");
+
+const statsFields = { histograms: boolean(false) } satisfies FieldsOf<StatsOptions>;
+const drainFields = {
+  graceMs: milliseconds({ low: 0, fallback: 10_000 }),
+} satisfies FieldsOf<DrainOptions>;
+
+/** @throws TypeError or RangeError for options that no engine takes: an engine that listens nowhere tries them. */
+async function assertUsable(
+  options: ResolvedLanesOptions["engine"],
+  security: LaneSecurity | undefined,
+): Promise<void> {
+  const secured = security === undefined ? {} : { security: security.judged };
+  const engine = await Engine.open({ ...options, ...secured });
+  await engine.close();
+}
+
+/**
+ * The rules of the module, for a dispatcher: whoever is let in may know where the lanes are, which ask the rules
+ * themselves.
+ */
+function withDirectory({ allow, authorize, ...security }: SecurityOptions): SecurityOptions {
+  const path = `${LaneDirectory.name}/watch`;
+  return {
+    ...security,
+    ...(allow && { allow: (identity, method) => method === path || allow(identity, method) }),
+    ...(authorize && { authorize: (call) => call.method === path || authorize(call) }),
+  };
+}
+
+const entryOf = ({ urls, incarnation }: Lane) => ({ urls, incarnation });
+
 function statusOf({ number, state, urls, incarnation, deaths }: Lane): LaneStatus {
   return { lane: number, state, urls, incarnation, deaths };
 }
 
-/** What the main thread serves to clients without support for lanes. */
+/** What the main thread serves to clients that know no lanes. */
 async function dispatcherServices({
   module,
   lanes,
@@ -287,7 +335,7 @@ async function dispatcherServices({
 function inTime<T>(loading: Promise<T>, { module, startTimeoutMs }: ResolvedLanesOptions): Promise<T> {
   return new Promise((resolve, reject) => {
     const tooLong = () => reject(startsTooLong("the dispatcher", module, startTimeoutMs));
-    const cancel = systemClock.timer(startTimeoutMs, tooLong, true);
-    loading.then(resolve, reject).finally(cancel);
+    const timer = setTimeout(tooLong, startTimeoutMs).unref();
+    loading.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

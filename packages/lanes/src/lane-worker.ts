@@ -1,6 +1,6 @@
 // What runs in a lane's thread: an engine that serves what the lane's module gives.
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
-import { Engine } from "../engine/engine.ts";
+import { Engine } from "cinnabar/standard";
 import { closeServices, loadServices } from "./lane-module.ts";
 import { EngineSecurity } from "./lane-security.ts";
 import { type LaneMessage, type LaneOrders, type LaneQuestion, tellError } from "./messages.ts";

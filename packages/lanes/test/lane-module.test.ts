@@ -1,6 +1,6 @@
+import { Engine } from "cinnabar";
 import { describe, expect, it } from "vitest";
-import { Engine } from "../engine/engine.ts";
-import { loadServices } from "./lane-module.ts";
+import { loadServices } from "../src/lane-module.ts";
 
 const load = (code: string) =>
   loadServices(

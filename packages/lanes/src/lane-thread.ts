@@ -1,6 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { RpcError } from "../base/errors/rpc-error.ts";
-import { systemClock } from "../base/time/clock.ts";
+import { RpcError } from "cinnabar/standard";
 import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
 import { toldError } from "./messages.ts";
@@ -54,9 +53,9 @@ export class LaneThread {
       this.#onFailed = reject;
     });
     this.listening.catch(() => {});
-    this.#cancelTimer = systemClock.timer(startTimeoutMs, () =>
-      this.#fail(startsTooLong(this.#name, orders.module, startTimeoutMs)),
-    );
+    const tooLate = () => this.#fail(startsTooLong(this.#name, orders.module, startTimeoutMs));
+    const timer = setTimeout(tooLate, startTimeoutMs);
+    this.#cancelTimer = () => clearTimeout(timer);
     this.#worker.on("message", (message: LaneMessage) => this.#onMessage(message));
     this.#worker.on("error", (error: unknown) => {
       this.#error ??= error instanceof Error ? error : new Error(String(error));
@@ -138,7 +137,6 @@ export function startsTooLong(who: string, module: string, startTimeoutMs: numbe
   return new RpcError({
     code: "deadline_exceeded",
     message: `${who} did not start to serve within ${startTimeoutMs} ms: ${module} takes too long to load or to make its services`,
-    origin: "local",
   });
 }
 
@@ -146,6 +144,5 @@ function threadEnded(name: string, exitCode: number): RpcError {
   return new RpcError({
     code: "unavailable",
     message: `the thread of ${name} exited with code ${exitCode}`,
-    origin: "local",
   });
 }

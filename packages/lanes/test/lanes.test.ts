@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { LaneBoard } from "../connect/lane-board.ts";
-import type { ThreadEnd } from "./lane-thread.ts";
-import { openLanes } from "./lanes.ts";
-import type { LaneListening, LaneOrders } from "./messages.ts";
+import { LaneList } from "../src/lane-list.ts";
+import type { ThreadEnd } from "../src/lane-thread.ts";
+import { openLanes } from "../src/lanes.ts";
+import type { LaneListening, LaneOrders } from "../src/messages.ts";
 
 interface Thread {
   readonly orders: LaneOrders;
@@ -15,12 +15,10 @@ const { threads, wildcard, rails } = vi.hoisted(() => ({
   rails: { urls: [] as string[] },
 }));
 
-vi.mock("../fabric/rdma/choose-rail.ts", async (original) => ({
-  ...(await original<object>()),
-  listeningUrls: (url: string) => (url === wildcard ? rails.urls : [url]),
-}));
+// There are no devices here.
+vi.mock("../src/published-urls.ts", () => ({ publishedUrls: async () => rails.urls }));
 
-vi.mock("./lane-thread.ts", () => ({
+vi.mock("../src/lane-thread.ts", () => ({
   /** A thread that serves where it is told, the first of each lane, or never comes to serve. */
   LaneThread: class implements Thread {
     readonly orders: LaneOrders;
@@ -73,7 +71,7 @@ const open = (lanes = 2) =>
 it("lanes at every device have an address for each of the dispatcher's, also one that cannot be started again", async () => {
   await using host = await open();
   expect(host.urls).toHaveLength(2);
-  const told = vi.spyOn(LaneBoard.prototype, "post");
+  const told = vi.spyOn(LaneList.prototype, "post");
   // Devices that come or go later change nothing.
   rails.urls = ["tcp://127.0.0.3:0"];
   for (const round of [1, 2, 3]) {
@@ -82,16 +80,8 @@ it("lanes at every device have an address for each of the dispatcher's, also one
   }
   await vi.waitFor(() => expect(threads).toHaveLength(5), soon);
   expect(threads.at(-1)?.orders.listen).toEqual(onRails);
-  expect(told.mock.lastCall?.[0].map(({ urls }) => urls)).toEqual([
+  expect(told.mock.lastCall?.[0].lanes.map(({ urls }) => urls)).toEqual([
     onRails,
     ["tcp://127.0.0.1:7010", "tcp://127.0.0.2:7011"],
   ]);
-});
-
-it("the list of lanes at a device's address is bounded as at any other", async () => {
-  rails.urls = ["tcp://127.0.0.1:0", "tcp://[2001:db8:1234:5678:9abc:def0:1234:5678]:0"];
-  await expect(open(200)).rejects.toThrow(
-    'the list of 200 lanes of "tcp://[2001:db8:1234:5678:9abc:def0:1234:5678]:0" would have 13003 bytes',
-  );
-  expect(threads).toHaveLength(0);
 });

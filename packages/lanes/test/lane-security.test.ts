@@ -1,8 +1,14 @@
 import { randomBytes } from "node:crypto";
+import { Engine } from "cinnabar";
+import { openLanes } from "cinnabar-lanes";
 import { describe, expect, it } from "vitest";
-import { Engine } from "../engine/engine.ts";
-import { loadServices } from "./lane-module.ts";
-import { EngineSecurity, type LaneRules, LaneSecurity, type LaneSecurityOptions } from "./lane-security.ts";
+import { loadServices } from "../src/lane-module.ts";
+import {
+  EngineSecurity,
+  type LaneRules,
+  LaneSecurity,
+  type LaneSecurityOptions,
+} from "../src/lane-security.ts";
 
 const key = randomBytes(32);
 const made = (options: unknown) => new LaneSecurity(options as LaneSecurityOptions);
@@ -12,20 +18,26 @@ describe("the security of lanes", () => {
     ["a function of the module", { allow: () => true }, "security.allow cannot be sent to a thread"],
     ["another", { psk: { lookup: () => key } }, "security.psk.lookup cannot be sent to a thread"],
     ["an unknown option", { certificate: "" }, 'openLanes: unknown option "security.certificate"'],
+    ["nothing", null, "security must be an object"],
+  ])("is not %s", (_, options, message) => {
+    expect(() => made(options)).toThrow(message);
+  });
+
+  it.each<[string, unknown, string]>([
     [
       "a key that is too short",
       { psk: { identity: "a", key: new Uint8Array(8) } },
       "32 to 256 bytes, it has 8",
     ],
-    ["nothing", null, "security must be an object"],
-    ["a missing certificate", { tls: { ca: "" } }, "openLanes: security.tls.cert is missing"],
-  ])("is not %s", (_, options, message) => {
-    expect(() => made(options)).toThrow(message);
-  });
-
-  it("is an error where OpenSSL cannot use the certificates, before a thread starts", () => {
-    const given = made({ tls: { cert: "-----BEGIN", key: "x", ca: "-----BEGIN" } });
-    expect(() => given.current).toThrow("OpenSSL cannot use the certificates");
+    ["a missing certificate", { tls: { ca: "" } }, "openLanes: security.tls.cert must be PEM"],
+    [
+      "what OpenSSL cannot use",
+      { tls: { cert: "-----BEGIN", key: "x", ca: "-----BEGIN" } },
+      "OpenSSL cannot use the certificates",
+    ],
+  ])("is not %s, which is an error before a thread starts", async (_, security, message) => {
+    const options = { listen: "shm://nobody", security: security as LaneSecurityOptions };
+    await expect(openLanes("file:///service.js", options)).rejects.toThrow(message);
   });
 
   it("can be sent to a thread, and is a copy: what becomes of the caller's key does not matter", () => {

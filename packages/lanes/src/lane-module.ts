@@ -1,13 +1,12 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
-import { withTimeout } from "../base/time/with-timeout.ts";
-import type { Engine, EngineOptions } from "../engine/engine.ts";
-import { type Implementation, isImplementation } from "../server/implement.ts";
+import { isImplementation } from "cinnabar/options";
+import { type Engine, type EngineOptions, type Implementation, RpcError } from "cinnabar/standard";
 import { faultOfRules, type LaneRules } from "./lane-security.ts";
+import { within } from "./within.ts";
 
 /** The argument of the function that a lane module exports. */
 export interface LaneContext {
   /**
-   * The number of the lane, from 0. `"dispatcher"` on the main thread, which serves clients without support for lanes.
+   * The number of the lane, from 0. `"dispatcher"` on the main thread, which serves clients that know no lanes.
    */
   readonly lane: number | "dispatcher";
   /** The number of lanes. */
@@ -120,7 +119,7 @@ export async function closeServices(services: LaneServices, where: string): Prom
   try {
     // Called inside, for what it throws at once.
     const closed = (async () => services.close?.())();
-    await withTimeout(closeMs, "it has not ended", closed);
+    await within(closeMs, "it has not ended", closed);
   } catch (error) {
     console.error(`cinnabar: ${where}: the module's close() failed:`, error);
   }
@@ -171,7 +170,7 @@ function servesOf(
 
 function failed(message: string, cause?: unknown): RpcError {
   const why = cause === undefined ? {} : { cause };
-  return new RpcError({ code: "failed_precondition", message, origin: "local", ...why });
+  return new RpcError({ code: "failed_precondition", message, ...why });
 }
 
 function text(error: unknown): string {

@@ -1,15 +1,12 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
-import { backoffBoundMs } from "../base/time/backoff.ts";
-import { systemClock } from "../base/time/clock.ts";
-import { withTimeout } from "../base/time/with-timeout.ts";
-import type { LaneEntry } from "../connect/lane-board.ts";
-import type { DrainReport } from "../engine/drain.ts";
-import type { EngineStats } from "../engine/stats.ts";
+import type { EngineStats } from "cinnabar/inspect";
+import { type DrainReport, RpcError } from "cinnabar/standard";
 import { laneUrl } from "./addresses.ts";
 import type { LaneCredentials } from "./lane-security.ts";
 import { LaneThread, type ThreadEnd } from "./lane-thread.ts";
+import type { ListedLane } from "./lanes-service.ts";
 import type { LaneListening } from "./messages.ts";
 import type { LaneDeath, ResolvedLanesOptions } from "./options.ts";
+import { within } from "./within.ts";
 
 /**
  * The state of a lane.
@@ -36,7 +33,7 @@ const reloadMs = 5000;
 const statsMs = 1000;
 
 /** One lane: a thread that serves, and after an unexpected exit the next one, at the same address if that is free. */
-export class Lane implements LaneEntry {
+export class Lane implements ListedLane {
   readonly number: number;
   readonly #options: ResolvedLanesOptions;
   readonly #listener: LaneListener;
@@ -87,11 +84,7 @@ export class Lane implements LaneEntry {
   async stats(histograms: boolean): Promise<EngineStats | undefined> {
     if (this.#state !== "serving" || this.#thread === undefined) return undefined;
     try {
-      return await withTimeout(
-        statsMs,
-        `lane ${this.number} has not answered`,
-        this.#thread.stats(histograms),
-      );
+      return await within(statsMs, `lane ${this.number} has not answered`, this.#thread.stats(histograms));
     } catch {
       return undefined;
     }
@@ -108,7 +101,7 @@ export class Lane implements LaneEntry {
     if (thread === undefined) return;
     try {
       const reloaded = thread.ask("reloadSecurity", { security });
-      await withTimeout(reloadMs, `lane ${this.number} has not reloaded its certificates`, reloaded);
+      await within(reloadMs, `lane ${this.number} has not reloaded its certificates`, reloaded);
     } catch (error) {
       if (this.#thread === thread) throw error;
     }
@@ -137,8 +130,8 @@ export class Lane implements LaneEntry {
     const thread = this.#thread;
     if (thread === undefined) return;
     ask(thread).catch(() => {});
-    const cancel = systemClock.timer(timerMs(limitMs), () => thread.terminate());
-    thread.ended.then(cancel);
+    const timer = setTimeout(() => thread.terminate(), timerMs(limitMs));
+    thread.ended.then(() => clearTimeout(timer));
   }
 
   #start(): void {
@@ -168,7 +161,7 @@ export class Lane implements LaneEntry {
     if (this.#thread !== thread || this.#end !== undefined) return;
     this.#listening = listening;
     this.#urls = listening.urls;
-    this.#servesSinceMs = systemClock.now();
+    this.#servesSinceMs = performance.now();
     this.#state = "serving";
     this.#listener.onLaneChanged(this);
   }
@@ -177,7 +170,7 @@ export class Lane implements LaneEntry {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
     const served = this.#listening !== undefined;
-    const servedMs = this.#servesSinceMs === undefined ? 0 : systemClock.now() - this.#servesSinceMs;
+    const servedMs = this.#servesSinceMs === undefined ? 0 : performance.now() - this.#servesSinceMs;
     this.#listening = undefined;
     this.#servesSinceMs = undefined;
     // Another process may have the address now, and keep it forever.
@@ -195,7 +188,8 @@ export class Lane implements LaneEntry {
     const replacedInMs = this.#pauseMs(servedMs);
     this.#deaths++;
     // Before the listener runs: a listener that closes the lane cancels it, and one that throws loses no lane.
-    this.#cancelPause = systemClock.timer(replacedInMs, () => this.#startAgain());
+    const timer = setTimeout(() => this.#startAgain(), replacedInMs);
+    this.#cancelPause = () => clearTimeout(timer);
     this.#listener.onLaneChanged(this);
     this.#listener.onLaneDied({
       lane: this.number,
@@ -213,7 +207,8 @@ export class Lane implements LaneEntry {
       this.#early = 0;
       return 0;
     }
-    return backoffBoundMs(this.#early++, restart);
+    const { baseDelayMs, maxDelayMs } = restart;
+    return Math.min(Math.max(baseDelayMs, maxDelayMs), baseDelayMs * 2 ** this.#early++);
   }
 
   /** Asks the thread to end, and terminates it after its answer or after `limitMs`. */
@@ -227,10 +222,10 @@ export class Lane implements LaneEntry {
     if (thread === undefined) this.#state = "closed";
     let report: DrainReport | undefined;
     if (thread !== undefined && served) {
-      const cancel = systemClock.timer(timerMs(limitMs), () => thread.terminate());
+      const timer = setTimeout(() => thread.terminate(), timerMs(limitMs));
       // A thread that is terminated, or exits, sends no report.
       report = await ask(thread).catch(() => undefined);
-      cancel();
+      clearTimeout(timer);
     }
     thread?.terminate();
     await thread?.ended;
@@ -241,7 +236,7 @@ export class Lane implements LaneEntry {
 function threadRefused(lane: number, cause: unknown): RpcError {
   const why = cause instanceof Error ? cause.message : String(cause);
   const message = `no thread could be started for lane ${lane}: ${why}`;
-  return new RpcError({ code: "resource_exhausted", message, origin: "local", cause });
+  return new RpcError({ code: "resource_exhausted", message, cause });
 }
 
 /** The drain report of a lane that had no engine. */

@@ -1,12 +1,13 @@
-import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
 import {
+  anything,
   callback,
   checkedBy,
+  type Field,
   type FieldsOf,
   fail,
-  given,
   group,
   integer,
+  memoryShare,
   milliseconds,
   number,
   oneOf,
@@ -14,13 +15,26 @@ import {
   required,
   resolveOptions,
   shown,
-} from "../base/options/options.ts";
-import type { EngineOptions } from "../engine/engine.ts";
-import { cloneableFields, laneEngineOptions, listenField } from "../engine/options.ts";
-import { parseUrl } from "../fabric/libfabric/url.ts";
-import { greetingLimits } from "../wire/handshake.ts";
-import { assertListFits } from "./addresses.ts";
+} from "cinnabar/options";
+import type { EngineOptions } from "cinnabar/standard";
+import { laneUrl, portOf } from "./addresses.ts";
 import { LaneSecurity, type LaneSecurityOptions } from "./lane-security.ts";
+import { mostLanes } from "./lanes-service.ts";
+
+/** The options of an engine that a structured clone can carry to a thread. `Engine.open` checks their values. */
+const engineFields = {
+  heartbeatMs: anything(),
+  keepaliveMs: anything(),
+  maxStallMs: anything(),
+  connectTimeoutMs: anything(),
+  slowCallMs: anything(),
+  measureLatency: anything(),
+  limits: anything(),
+  admission: anything(),
+} satisfies Partial<Record<keyof EngineOptions, Field<unknown>>>;
+
+/** The options that apply to the engine of the dispatcher and of every lane. */
+export type LaneEngineOptions = Pick<EngineOptions, keyof typeof engineFields>;
 
 /** The unexpected exit of a lane's thread, or a failed attempt to start its next thread. */
 export interface LaneDeath {
@@ -54,15 +68,14 @@ export interface RestartOptions {
  * The options of `openLanes`, with the engine options that can be sent to a thread. `limits` and `admission` apply to
  * each lane by itself. The default of `limits.memoryBytes` is that of an engine, divided by the lanes and the dispatcher.
  */
-export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOptions)[number]> {
+export interface LanesOptions extends LaneEngineOptions {
   /**
    * One or several published URLs: `tcp://host:port`, `verbs://host:port`, `net://host:port`, `shm://name` or `net+unix:///path`. Each lane also has an
    * address of its own for each of them.
    */
   readonly listen: string | readonly string[];
   /**
-   * The number of lanes, 1 to 256. The list of their addresses must fit 12 KiB. Default: the number of processors that
-   * the process may use.
+   * The number of lanes, 1 to 256. Default: the number of processors that the process may use.
    */
   readonly lanes?: number;
   /**
@@ -79,7 +92,7 @@ export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOpti
   /** Passed to the module in each thread, as a structured clone. Default: undefined. */
   readonly data?: unknown;
   /**
-   * What the dispatcher serves at the published address to clients without support for lanes. `serve`: the services of
+   * What the dispatcher serves at the published address, to clients that connect by `engine.connect`. `serve`: the services of
    * the module, on the main thread. `refer`: nothing; with `security` it loads the module all the same, for its
    * functions. Default `serve`.
    */
@@ -102,18 +115,19 @@ export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOpti
   readonly startTimeoutMs?: number;
 }
 
-/** The options that apply to the engine of the dispatcher and of every lane. */
-export type LaneEngineOptions = Pick<LanesOptions, (typeof laneEngineOptions)[number]>;
-
-const { maxLanes } = greetingLimits;
-
 /** Node takes any number; more than a pebibyte is a mistake. */
 const maxMebibytes = 2 ** 30;
 
 const lanesFields = {
-  ...cloneableFields,
-  listen: required(listenField),
-  lanes: integer(1, maxLanes),
+  ...engineFields,
+  listen: required(
+    checkedBy((where, name, value): readonly string[] => {
+      const urls: unknown[] = [value].flat();
+      if (urls.length > 0 && urls.every((url) => typeof url === "string")) return urls;
+      return fail(TypeError, where, name, "a URL or an array of at least one URL", value);
+    }),
+  ),
+  lanes: integer(1, mostLanes),
   firstLanePort: integer(1, 65_535),
   security: checkedBy((_where, _name, value) => new LaneSecurity(value as LaneSecurityOptions)),
   // Threads that start later get the same data, even if the caller has changed its object.
@@ -152,27 +166,29 @@ export function resolveLanesOptions(
   processors: number,
 ): ResolvedLanesOptions {
   const {
-    lanes = Math.min(processors, maxLanes),
+    lanes = Math.min(processors, mostLanes),
     firstLanePort,
     resourceLimits,
     ...resolved
   } = resolveOptions("openLanes", options, lanesFields);
-  if (resolved.listen.length === 0)
-    fail(TypeError, "openLanes", "listen", "a URL or an array of at least one URL", resolved.listen);
   if (firstLanePort !== undefined) {
     integer(1, 65_536 - lanes).resolve("openLanes", "firstLanePort", firstLanePort);
     assertNoClash(resolved.listen, lanes, firstLanePort);
   }
-  for (const url of resolved.listen) assertListFits(url, lanes, firstLanePort);
+  // The last has the longest name.
+  for (const url of resolved.listen) laneUrl(url, lanes - 1, firstLanePort);
   return {
     ...resolved,
     module: moduleOf(module),
     lanes,
     firstLanePort,
-    resourceLimits: given(resourceLimits),
+    resourceLimits: withoutUndefined(resourceLimits),
     engine: Object.fromEntries(
-      laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
-    ) as LaneEngineOptions,
+      Object.keys(engineFields).flatMap((name) => {
+        const value = options[name as keyof LaneEngineOptions];
+        return value === undefined ? [] : [[name, value]];
+      }),
+    ),
   };
 }
 
@@ -182,7 +198,7 @@ export function resolveLanesOptions(
  */
 export function dividedMemory(options: LaneEngineOptions, engines: number): LaneEngineOptions {
   const { limits } = options;
-  const memoryBytes = limits?.memoryBytes ?? defaultMemoryBytes(processMemory(), engines);
+  const memoryBytes = limits?.memoryBytes ?? memoryShare(engines);
   return { ...options, limits: { ...limits, memoryBytes } };
 }
 
@@ -190,6 +206,10 @@ function printDeath({ lane, exitCode, error, replacedInMs }: LaneDeath): void {
   const what = `cinnabar: lane ${lane} exited unexpectedly (exit code ${exitCode}), its next thread starts in ${replacedInMs} ms`;
   if (error === undefined) console.error(what);
   else console.error(`${what}:`, error);
+}
+
+function withoutUndefined<T extends object>(options: T): NonNullable<LanesOptions["resourceLimits"]> {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }
 
 /** Only a URL names the same file everywhere. A path would be relative to this file. */
@@ -203,7 +223,7 @@ function moduleOf(module: URL | string): string {
 
 function assertNoClash(urls: readonly string[], lanes: number, firstLanePort: number): void {
   for (const url of urls) {
-    const { port } = parseUrl(url);
+    const port = portOf(url) ?? 0;
     if (port >= firstLanePort && port < firstLanePort + lanes)
       throw new RangeError(
         `openLanes: firstLanePort ${firstLanePort}: "${url}" is at a port of lane ${port - firstLanePort}`,

@@ -1,12 +1,14 @@
-import type { Engine } from "../engine/engine.ts";
-import { type PskOptions, resolveTlsOptions, type TlsOptions } from "../security/credential-options.ts";
-import type { Pem } from "../security/pem.ts";
 import {
-  type ResolvedSecurity,
-  resolveSecurity,
-  type SecurityOptions,
-} from "../security/security-options.ts";
-import { contextOf, readCredentials } from "../security/tls-settings.ts";
+  anything,
+  type FieldsOf,
+  type Pem,
+  type PemSource,
+  type PskOptions,
+  pem,
+  resolveNested,
+  type TlsOptions,
+} from "cinnabar/options";
+import type { Engine, SecurityOptions } from "cinnabar/standard";
 
 /**
  * The functions of `security`. A function cannot be sent to a thread, so the module of the lanes gives them, and each
@@ -40,6 +42,18 @@ export interface LaneCredentials extends Omit<LaneSecurityOptions, "tls"> {
   readonly tls?: ReadCertificates;
 }
 
+/** Those that are functions are refused by name; `Engine.open` checks the values of the others. */
+const fields = {
+  ...{ tls: anything(), psk: anything(), shm: anything(), bulk: anything(), suites: anything() },
+  ...{
+    handshakes: anything(),
+    allowPlain: anything(),
+    identify: anything(),
+    allow: anything(),
+    authorize: anything(),
+  },
+} satisfies FieldsOf<SecurityOptions>;
+
 const ruleNames = [
   "identify",
   "allow",
@@ -53,16 +67,13 @@ const ruleNames = [
  */
 export class LaneSecurity {
   readonly #options: LaneSecurityOptions;
-  readonly #credentials: ResolvedSecurity["credentials"];
   #current: LaneCredentials | undefined;
 
   /** @throws TypeError or RangeError that names the field. Keys are not shown. */
   constructor(options: LaneSecurityOptions) {
-    const psk = (options as LaneSecurityOptions | null)?.psk;
-    // Whether the module gives `lookup` is known to the lanes alone.
-    const judged = psk === undefined ? options : { ...options, psk: { lookup: () => undefined, ...psk } };
-    this.#credentials = resolveSecurity("openLanes", "security", judged).credentials;
+    resolveNested("openLanes", "security", options, fields);
     assertNoRules("openLanes: security", options);
+    const { psk } = options;
     const { key } = psk ?? {};
     this.#options = key === undefined ? options : { ...options, psk: { ...psk, key: Uint8Array.from(key) } };
   }
@@ -73,25 +84,24 @@ export class LaneSecurity {
     return this.#current;
   }
 
+  /** The same as an engine takes them that decides nothing: only the lanes know whether the module gives `lookup`. */
+  get judged(): SecurityOptions {
+    const { psk, ...rest } = this.current;
+    return psk === undefined ? rest : { ...rest, psk: { lookup: () => undefined, ...psk } };
+  }
+
   /** Threads that start from now on get these. */
   set current(credentials: LaneCredentials) {
     this.#current = credentials;
   }
 
-  /** @throws What the functions that read certificates throw; TypeError when OpenSSL cannot use what they give. */
+  /** @throws What the functions that read certificates throw. */
   read(): LaneCredentials {
-    const { tls: _, ...rest } = this.#options;
-    const credentials = this.#credentials;
-    if (credentials?.kind !== "tls") return rest;
-    const crl = credentials.crl?.();
-    const tls = {
-      cert: copyOf(credentials.cert()),
-      key: copyOf(credentials.key()),
-      ca: copyOf(credentials.ca()),
-      ...(crl === undefined ? {} : { crl: copyOf(crl) }),
-    };
-    contextOf(readCredentials(resolveTlsOptions("openLanes", "security.tls", tls)));
-    return { ...rest, tls };
+    const { tls, ...rest } = this.#options;
+    if (tls === undefined) return rest;
+    const { cert, key, ca, crl } = tls;
+    const read = { cert: readPem("cert", cert), key: readPem("key", key), ca: readPem("ca", ca) };
+    return { ...rest, tls: crl === undefined ? read : { ...read, crl: readPem("crl", crl) } };
   }
 }
 
@@ -158,4 +168,7 @@ function assertNoRules(where: string, options: LaneSecurityOptions): void {
 }
 
 /** A copy in memory of its own: a view of a pool would be sent with the whole pool. */
-const copyOf = (pem: readonly Buffer[]): Pem => pem.map((part) => Uint8Array.from(part));
+function readPem(name: keyof TlsOptions, source: PemSource): Pem {
+  const read = pem().resolve("openLanes", `security.tls.${name}`, source);
+  return read().map((part) => Uint8Array.from(part));
+}

@@ -1,7 +1,5 @@
-import type { RpcCode } from "../base/errors/code.ts";
-import { RpcError } from "../base/errors/rpc-error.ts";
-import type { DrainReport } from "../engine/drain.ts";
-import type { EngineStats } from "../engine/stats.ts";
+import type { EngineStats } from "cinnabar/inspect";
+import { type DrainReport, type RpcCode, RpcError } from "cinnabar/standard";
 import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneEngineOptions } from "./options.ts";
 
@@ -66,5 +64,5 @@ export function tellError(error: unknown): ToldError {
 export function toldError({ code, message, stack }: ToldError): RpcError {
   const cause = new Error(message);
   cause.stack = stack;
-  return new RpcError({ code, message, origin: "local", cause });
+  return new RpcError({ code, message, cause });
 }

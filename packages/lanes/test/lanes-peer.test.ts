@@ -1,21 +1,14 @@
-import {
-  type Client,
-  type ConnectOptions,
-  type Engine,
-  implement,
-  type Peer,
-  service,
-  unary,
-} from "cinnabar";
-import type { BalanceOptions } from "cinnabar/options";
+import { type Client, type Engine, implement, RpcError, service, unary } from "cinnabar";
+import { connectLanes, type LanesPeer, type LanesPeerOptions, lazyLanes } from "cinnabar-lanes";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { hashToNumber } from "../../src/connect/hash.ts";
-import { announceLanes } from "../../src/engine/engine.ts";
-import { expectAtRest } from "../matrix/at-rest.ts";
-import { openEngine } from "../matrix/pair.ts";
-import { type Provider, providers } from "../matrix/providers.ts";
-import { deferred, failure, until } from "../matrix/wait.ts";
+import { expectAtRest } from "../../../test/matrix/at-rest.ts";
+import { openEngine } from "../../../test/matrix/pair.ts";
+import { type Provider, providers } from "../../../test/matrix/providers.ts";
+import { deferred, failure, until } from "../../../test/matrix/wait.ts";
+import { LaneList } from "../src/lane-list.ts";
+import { laneOfKey } from "../src/lane-of-key.ts";
+import type { ListedLane } from "../src/lanes-service.ts";
 
 const Who = service("who.v1", {
   name: unary({ input: z.object({ key: z.string().optional() }), output: z.string() }),
@@ -24,43 +17,65 @@ const Who = service("who.v1", {
 
 const mem = providers[0] as Provider;
 const never = deferred();
+const lists = new WeakMap<Engine, LaneList>();
 
 function open(name: string, listen: string): Promise<Engine> {
   const who = implement(Who, { name: () => name, hold: () => never.promise });
   return openEngine({ listen, serve: [who] }, true);
 }
 
+/** A server that lists lanes, as `openLanes` makes one. */
+async function openDispatcher(listen: string): Promise<Engine> {
+  const list = new LaneList();
+  const dispatcher = await open("dispatcher", listen);
+  dispatcher.serve(list.implementation);
+  lists.set(dispatcher, list);
+  return dispatcher;
+}
+
+function announceLanes(dispatcher: Engine, lanes: readonly ListedLane[]): void {
+  lists.get(dispatcher)?.post({ urls: dispatcher.urls, lanes });
+}
+
 const entryOf = ({ urls, incarnation }: Engine) => ({ urls, incarnation });
 const nobodyAt = (urls: readonly string[]) => ({ urls, incarnation: 0n });
+/** An engine that is listed, and does not answer there. */
+const silentAt = (urls: readonly string[]) => ({ urls, incarnation: 7n });
 
 /** A dispatcher and its lanes, engines of this thread: what a peer does with them is no matter of threads. */
-async function lanesOver(provider: Provider, count: number, options: ConnectOptions = {}) {
-  const dispatcher = await open("dispatcher", provider.freshUrl());
+async function lanesOver(provider: Provider, count: number, options: LanesPeerOptions = {}) {
+  const dispatcher = await openDispatcher(provider.freshUrl());
   const lanes: Engine[] = [];
   for (let i = 0; i < count; i++) lanes.push(await open(`${i}`, provider.freshUrl()));
   announceLanes(dispatcher, lanes.map(entryOf));
-  const client = await openEngine({ connectTimeoutMs: 3000 });
+  const client = await openEngine({ connectTimeoutMs: 3000 }, true);
   const url = dispatcher.urls[0] as string;
-  const peer = await client.connect(url, options);
+  const peer = await connectLanes(client, url, options);
   return { dispatcher, lanes, client, url, peer, who: peer.client(Who) };
 }
 
-const statesOf = (peer: Peer) => peer.stats().lanes.map(({ state }) => state);
-const byKey: ConnectOptions = {
-  lanes: { keyOf: ({ input }) => (input as { key?: string } | undefined)?.key },
+const statesOf = (peer: LanesPeer) => peer.lanes.map(({ state }) => state);
+const openCalls = (peer: LanesPeer) => peer.lanes.reduce((sum, { calls }) => sum + calls.out, 0);
+/** Nothing is left when the peer is closed: until then it follows the list of lanes by a stream. */
+async function expectNothing(peer: LanesPeer, client: Engine): Promise<void> {
+  peer.close();
+  await expectAtRest(client);
+}
+const byKey: LanesPeerOptions = {
+  keyOf: ({ input }) => (input as { key?: string } | undefined)?.key,
 };
 const keysOf = (lane: number, lanes: number, count: number) =>
   Array.from({ length: 1000 }, (_, i) => `${i}`)
-    .filter((key) => hashToNumber(key, lanes) === lane)
+    .filter((key) => laneOfKey(key, lanes) === lane)
     .slice(0, count);
 
 describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (provider) => {
   it("get its peers' calls, by a policy", async () => {
-    const { peer, who, client } = await lanesOver(provider, 3, { lanes: { policy: "roundRobin" } });
+    const { peer, who, client } = await lanesOver(provider, 3, { policy: "roundRobin" });
     expect(statesOf(peer)).toEqual(["connected", "connected", "connected"]);
     const names = await Promise.all([1, 2, 3, 4, 5, 6].map(() => who.name({})));
     expect(names.sort()).toEqual(["0", "0", "1", "1", "2", "2"]);
-    await expectAtRest(client);
+    await expectNothing(peer, client);
   });
 
   it("get the calls of their keys, and keep them when another engine takes a lane's place", async () => {
@@ -73,7 +88,7 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
       dispatcher,
       [lanes[0], next, lanes[2]].map((lane) => entryOf(lane as Engine)),
     );
-    await until(() => peer.stats().lanes[1]?.url === next.urls[0], "the peer has heard of it");
+    await until(() => peer.lanes[1]?.url === next.urls[0], "the peer has heard of it");
     const [key] = keysOf(1, 3, 1) as [string];
     expect(await who.name({ key })).toBe("next");
     expect(await who.name({ key: keysOf(2, 3, 1)[0] as string })).toBe("2");
@@ -85,24 +100,26 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     await who.name({ key });
     const lanesNow = [nobodyAt(lanes[0]?.urls ?? []), entryOf(lanes[1] as Engine)];
     const held = [1, 2, 3, 4, 5, 6, 7, 8].map(() => failure(who.hold()));
-    await until(() => peer.stats().calls.out === 8, "all have left");
-    const atZero = peer.stats().lanes[0]?.calls.out;
+    await until(() => openCalls(peer) === 8, "all have left");
+    const atZero = peer.lanes[0]?.calls.out ?? 0;
     // It has not gone, so nothing but this word can end its calls.
     announceLanes(dispatcher, lanesNow);
-    await until(() => peer.stats().calls.out === 8 - (atZero ?? 0), "those of lane 0 have ended");
+    await until(
+      () => openCalls(peer) === 8 - atZero && peer.lanes.length === 1,
+      "those of lane 0 have ended",
+    );
     peer.close();
     for (const error of await Promise.all(held)) expect(error.code).toBe("unavailable");
-    await expectAtRest(client);
+    await expectNothing(peer, client);
   });
 
   it("are no more when the dispatcher says so: it serves itself", async () => {
     const { who, dispatcher, peer } = await lanesOver(provider, 2);
     expect(await who.name({})).not.toBe("dispatcher");
-    // Told at the next welcome: an empty list is told to nobody.
     announceLanes(dispatcher, []);
-    const again = await (await openEngine()).connect(peer.url);
-    expect(await again.client(Who).name({})).toBe("dispatcher");
-    expect(again.stats().lanes).toEqual([]);
+    await until(() => peer.lanes[0]?.url === dispatcher.urls[0], "the peer has heard of it");
+    await until(() => statesOf(peer)[0] === "connected", "it is connected");
+    expect(await who.name({})).toBe("dispatcher");
   });
 
   it("are there from the moment that the dispatcher speaks of them", async () => {
@@ -110,19 +127,20 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     expect(await who.name({})).toBe("dispatcher");
     const lane = await open("late", provider.freshUrl());
     announceLanes(dispatcher, [entryOf(lane)]);
+    await until(() => peer.lanes[0]?.url === lane.urls[0], "the peer has heard of it");
     await until(() => statesOf(peer)[0] === "connected", "it is connected");
     expect(await who.name({})).toBe("late");
   });
 
   it("are waited for while all are being replaced", async () => {
-    const dispatcher = await open("dispatcher", provider.freshUrl());
+    const dispatcher = await openDispatcher(provider.freshUrl());
     // A tcp port that was free a moment ago; the others have names of their own.
     const first = await open("first", provider.freshUrl());
     const { urls } = entryOf(first);
     await first.close();
     announceLanes(dispatcher, [nobodyAt(urls)]);
     const client = await openEngine({}, true);
-    const connecting = client.connect(dispatcher.urls[0] as string);
+    const connecting = connectLanes(client, dispatcher.urls[0] as string);
     await until(() => dispatcher.stats().sessions === 1, "the dispatcher has welcomed the client");
     const next = await open("next", urls[0] as string);
     announceLanes(dispatcher, [entryOf(next)]);
@@ -130,32 +148,35 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
   });
 
   it("serve though one of them cannot be reached, and not when none can", async () => {
-    const dispatcher = await open("dispatcher", provider.freshUrl());
+    const dispatcher = await openDispatcher(provider.freshUrl());
     const lane = await open("0", provider.freshUrl());
-    announceLanes(dispatcher, [entryOf(lane), nobodyAt([provider.deadUrl()])]);
+    announceLanes(dispatcher, [entryOf(lane), silentAt([provider.deadUrl()])]);
     const client = await openEngine({}, true);
-    const peer = await client.connect(dispatcher.urls[0] as string, { timeoutMs: 1500 });
+    const peer = await connectLanes(client, dispatcher.urls[0] as string, { timeoutMs: 1500 });
     expect(await peer.client(Who).name({})).toBe("0");
     peer.close();
-    announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
-    const error = await failure(client.connect(dispatcher.urls[0] as string, { timeoutMs: 300 }));
+    announceLanes(dispatcher, [silentAt([provider.deadUrl()])]);
+    const error = await failure(connectLanes(client, dispatcher.urls[0] as string, { timeoutMs: 300 }));
     expect(error.code).toBe("unavailable");
-    expect(error.message).toContain("no lane of");
+    expect(error.message).toContain("one of the lanes of");
   });
 });
 
-describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over $name", (provider) => {
+describe.each(providers.slice(0, 3))("a peer of several servers with lanes over $name", (provider) => {
   async function serverOf(name: string) {
-    const dispatcher = await open("dispatcher", provider.freshUrl());
+    const dispatcher = await openDispatcher(provider.freshUrl());
     const lane = await open(name, provider.freshUrl());
     announceLanes(dispatcher, [entryOf(lane)]);
     return { dispatcher, lane, url: dispatcher.urls[0] as string };
   }
 
-  async function balancedOver(urls: readonly string[], options: BalanceOptions = {}) {
+  async function balancedOver(urls: readonly string[], options: LanesPeerOptions = {}) {
     const client = await openEngine({ connectTimeoutMs: 3000 }, true);
-    const balanced = await client.connect(urls, { policy: "roundRobin", ...options });
-    await until(() => balanced.backends.every(({ state }) => state === "connected"), "all are connected");
+    const balanced = await connectLanes(client, urls, { policy: "roundRobin", ...options });
+    await until(
+      () => balanced.lanes.filter(({ state }) => state === "connected").length === urls.length,
+      "all are connected",
+    );
     return balanced;
   }
 
@@ -189,7 +210,7 @@ describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over
     await ask(who, 1);
     await lane.close();
     announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
-    await until(() => dispatcher.stats().controlRequests.out === 0, "the client has heard of it");
+    await until(() => balanced.lanes.length === 0, "the client has heard of it");
     const waiting = who.name({});
     const next = await open("next", provider.freshUrl());
     announceLanes(dispatcher, [entryOf(next)]);
@@ -198,42 +219,30 @@ describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over
 });
 
 describe("the lanes of a dispatcher", () => {
-  it("must be at addresses of its kind", async () => {
-    const dispatcher = await open("dispatcher", mem.freshUrl());
-    const client = await openEngine({}, true);
-    for (const url of ["tcp://127.0.0.1:1", "nonsense"]) {
-      announceLanes(dispatcher, [{ urls: [url], incarnation: 1n }]);
-      const error = await failure(client.connect(dispatcher.urls[0] as string));
-      expect(error).toMatchObject({
-        code: "internal",
-        message: expect.stringContaining(`announces a lane at ${url}`),
-      });
-    }
-  });
-
   it("stay as they are when the dispatcher speaks nonsense of them later", async () => {
     const { dispatcher, lanes, peer, who, client } = await lanesOver(mem, 1);
-    for (const urls of [["tcp://127.0.0.1:1"], ["mem://"], ["x".repeat(321)]])
+    const sessions = lanes[0]?.stats().counters.sessionsOpened;
+    for (const urls of [["x".repeat(321)], [""], 5 as never])
       announceLanes(dispatcher, [{ urls, incarnation: 1n }]);
-    // Answered after what was asked before it.
     announceLanes(dispatcher, lanes.map(entryOf));
-    await until(() => dispatcher.stats().controlRequests.out === 0, "all has been answered");
+    await until(() => dispatcher.stats().calls.in === 1, "the client asks again");
     expect(statesOf(peer)).toEqual(["connected"]);
     expect(await who.name({})).toBe("0");
-    await expectAtRest(client);
+    expect(lanes[0]?.stats().counters.sessionsOpened).toBe(sessions);
+    await expectNothing(peer, client);
   });
 
   it("are found where the dispatcher is, when they listen on every interface", async () => {
-    const dispatcher = await open("dispatcher", "tcp://127.0.0.1:0");
+    const dispatcher = await openDispatcher("tcp://127.0.0.1:0");
     const lane = await open("0", "tcp://0.0.0.0:0");
     announceLanes(dispatcher, [entryOf(lane)]);
-    const peer = await (await openEngine()).connect(dispatcher.urls[0] as string);
-    expect(peer.stats().lanes[0]?.url).toMatch(/^tcp:\/\/127\.0\.0\.1:/);
+    const peer = await connectLanes(await openEngine({}, true), dispatcher.urls[0] as string);
+    expect(peer.lanes[0]?.url).toMatch(/^tcp:\/\/127\.0\.0\.1:/);
     expect(await peer.client(Who).name({})).toBe("0");
   });
 
   it("are not connected to by an engine that borrows a region of the dispatcher", async () => {
-    const dispatcher = await open("dispatcher", mem.freshUrl());
+    const dispatcher = await openDispatcher(mem.freshUrl());
     const lane = await open("0", mem.freshUrl());
     announceLanes(dispatcher, [entryOf(lane)]);
     await using region = dispatcher.expose(new Uint8Array(8).fill(7), { access: "read" });
@@ -246,7 +255,7 @@ describe("the lanes of a dispatcher", () => {
   });
 
   it("fail calls whose key cannot be had", async () => {
-    const { peer } = await lanesOver(mem, 2, { lanes: { keyOf: () => 7 as never } });
+    const { peer } = await lanesOver(mem, 2, { keyOf: () => 7 as never });
     expect(await failure(peer.client(Who).name({}))).toMatchObject({
       code: "internal",
       message: expect.stringContaining("keyOf must return a string or undefined, it returned number"),
@@ -255,26 +264,79 @@ describe("the lanes of a dispatcher", () => {
 
   it("are chosen by options that are checked", async () => {
     const client = await openEngine();
-    const connect = (lanes: object) => client.connect(mem.deadUrl(), { lanes } as ConnectOptions);
-    await expect(connect({ keys: 1 })).rejects.toThrow('connect: unknown option "lanes.keys"');
-    await expect(connect({ policy: "best" })).rejects.toThrow("connect: lanes.policy must be one of");
-    await expect(connect({ keyOf: 1 })).rejects.toThrow("connect: lanes.keyOf must be a function");
+    const connect = (options: object) => connectLanes(client, mem.deadUrl(), options);
+    await expect(connect({ keys: 1 })).rejects.toThrow('connect: unknown option "keys"');
+    await expect(connect({ policy: "best" })).rejects.toThrow("connect: policy must be one of");
+    await expect(connect({ keyOf: 1 })).rejects.toThrow("connect: keyOf must be a function");
+    await expect(connect({ incarnation: 1 })).rejects.toThrow("connect: incarnation must be a bigint");
+    await expect(connectLanes(client, "nonsense")).rejects.toThrow('url "nonsense"');
+    const peer = lazyLanes(client, mem.deadUrl());
+    expect(() => peer.client(Who, { lane: 256 })).toThrow("client: lane must be an integer from 0 to 255");
   });
 
   it("are followed to another dispatcher at the same address, though no call asks for it", async () => {
     const url = mem.freshUrl();
-    const before = await open("dispatcher", url);
+    const before = await openDispatcher(url);
     const lane = await open("before", mem.freshUrl());
     announceLanes(before, [entryOf(lane)]);
-    const peer = await (await openEngine({}, true)).connect(url);
+    const peer = await connectLanes(await openEngine({}, true), url);
     await before.close();
-    const after = await open("dispatcher", url);
+    const after = await openDispatcher(url);
     const other = await open("after", mem.freshUrl());
     announceLanes(after, [entryOf(other)]);
-    await until(
-      () => peer.stats().lanes[0]?.url === other.urls[0],
-      "the peer has come back to the dispatcher",
-    );
+    await until(() => peer.lanes[0]?.url === other.urls[0], "the peer has come back to the dispatcher");
     expect(await peer.client(Who).name({})).toBe("after");
+  });
+
+  it("are refused where another engine answers than the dispatcher has named, and taken when it is named", async () => {
+    const { dispatcher, peer, who, lanes } = await lanesOver(mem, 1);
+    const stranger = await open("stranger", mem.freshUrl());
+    announceLanes(dispatcher, [{ urls: stranger.urls, incarnation: 5n }]);
+    await until(() => peer.lanes[0]?.url === stranger.urls[0], "the peer has heard of it");
+    expect(await failure(who.name({}))).toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("another engine answers at"),
+    });
+    expect(lanes).toHaveLength(1);
+    announceLanes(dispatcher, [entryOf(stranger)]);
+    await until(() => statesOf(peer)[0] === "connected", "it is connected");
+    expect(await who.name({})).toBe("stranger");
+  });
+
+  it("wait with their first calls for a server that was not waited for", async () => {
+    const url = mem.freshUrl();
+    const client = await openEngine({}, true);
+    const lost = lazyLanes(client, url);
+    expect(await failure(lost.client(Who).name({}))).toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("could not be resolved"),
+    });
+    lost.close();
+    const dispatcher = await openDispatcher(url);
+    const lane = await open("0", mem.freshUrl());
+    announceLanes(dispatcher, [entryOf(lane)]);
+    const peer = lazyLanes(client, ["carrier-pigeon://roof", url].slice(1));
+    expect(await peer.client(Who, { lane: 0 }).name({})).toBe("0");
+    peer.close(new RpcError({ code: "aborted", message: "enough" }));
+    expect(await failure(peer.client(Who).name({}))).toMatchObject({
+      code: "aborted",
+      plainMessage: "enough",
+    });
+    await until(() => dispatcher.stats().sessions === 0, "the list is not followed any more");
+  });
+
+  it("are the server itself where it has none, for clients that name a lane, too", async () => {
+    const server = await open("plain", mem.freshUrl());
+    const peer = await connectLanes(await openEngine({}, true), server.urls[0] as string, byKey);
+    expect(await peer.client(Who, { lane: 3 }).name({})).toBe("plain");
+    expect(await peer.client(Who).name({ key: "a" })).toBe("plain");
+  });
+
+  it("of a server that drains are followed without a call that the drain waits for", async () => {
+    const { dispatcher, peer } = await lanesOver(mem, 1);
+    expect(dispatcher.stats().calls.in).toBe(1);
+    lists.get(dispatcher)?.end();
+    await until(() => dispatcher.stats().calls.in === 0, "the stream has ended");
+    expect(statesOf(peer)).toEqual(["connected"]);
   });
 });

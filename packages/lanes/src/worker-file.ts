@@ -1,0 +1,46 @@
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, isAbsolute, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { RpcError } from "cinnabar/standard";
+
+/**
+ * The path of the file that the thread of a lane runs: beside this one, or, for a bundle, in the installed package, whose
+ * folder `folderOf` finds.
+ *
+ * @throws RpcError `failed_precondition` where there is neither.
+ */
+export function workerFile(folderOf: () => string | undefined = packageFolder): string {
+  const isModule = (import.meta.url as string | undefined) !== undefined;
+  // Bundlers must leave the file alone: webpack would copy it without what it imports.
+  const beside =
+    isModule && fileURLToPath(new URL(/* webpackIgnore: true */ "./lane-worker.js", import.meta.url));
+  const folder = folderOf();
+  const installed = folder !== undefined && join(folder, "dist", "lane-worker.js");
+  const candidates = [beside, installed].filter((path) => typeof path === "string");
+  const found = candidates.find((path) => existsSync(path));
+  if (found !== undefined) return found;
+  throw new RpcError({
+    code: "failed_precondition",
+    message:
+      `openLanes: the file of the worker threads was not found; tried ${candidates.join(", ") || "none"}. A bundle ` +
+      "does not contain it: mark cinnabar-lanes as external in the bundler, and install it beside the bundle",
+  });
+}
+
+/**
+ * The folder of the installed package; undefined where there is none. In a bundle `import.meta.url` is undefined, or
+ * names a file of the machine that made the bundle: then the program and the working folder tell where to look.
+ */
+function packageFolder(): string | undefined {
+  const here: string | undefined = import.meta.url;
+  for (const origin of [here, process.argv[1], join(process.cwd(), "package.json")]) {
+    if (origin === undefined || !(origin.startsWith("file:") || isAbsolute(origin))) continue;
+    try {
+      return dirname(createRequire(origin).resolve("cinnabar-lanes/package.json"));
+    } catch {
+      // Not from there.
+    }
+  }
+  return undefined;
+}
