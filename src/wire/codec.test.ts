@@ -167,6 +167,21 @@ describe("what travels", () => {
     expect(travel({ part })).toEqual({ part: Uint8Array.of(1, 1, 1) });
   });
 
+  it("keeps the sign of zero: alone, in collections, in typed arrays and in maps that come often", () => {
+    expect(hex(encode(-0))).toBe("cb8000000000000000");
+    expect(hex(encode([0, 1]))).toBe("920001");
+    const value = () => ({
+      x: -0,
+      y: 0,
+      list: [-0, 0, 1, -1],
+      map: new Map([["a", -0]]),
+      typed: Float64Array.of(-0, 0),
+      nested: { x: -0, y: 0 },
+    });
+    // More often than it takes until such maps get code of their own.
+    for (let i = 0; i < 100; i++) expect(travel(value())).toStrictEqual(value());
+  });
+
   it("keeps a Map with keys of any kind", () => {
     const map = new Map<unknown, unknown>([
       ["a", 1],

@@ -30,14 +30,14 @@ const scalar = fc.oneof(
   fc.string({ unit: "grapheme", maxLength: 40 }),
   fc.integer(),
   fc.maxSafeInteger(),
-  fc.double(),
+  // The other codec writes -0 as 0.
+  fc.double().filter((number) => !Object.is(number, -0)),
   fc.boolean(),
   fc.constantFrom(
     null,
     undefined,
     "",
     0,
-    -0,
     127,
     128,
     255,

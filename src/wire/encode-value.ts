@@ -310,6 +310,8 @@ function writeNumber(value: number, at: number): number {
     if (value >= 0x10000) return write32(0xce, value, at);
     if (value >= 0x100) return write16(0xcd, value, at);
     if (value >= 0x80) return write8(0xcc, value, at);
+    // -0 equals 0, and no integer format has it.
+    if (value === 0 && 1 / value < 0) return writeDouble(value, at);
     target[at] = value;
     return at + 1;
   }
@@ -321,6 +323,10 @@ function writeNumber(value: number, at: number): number {
     target[at] = value;
     return at + 1;
   }
+  return writeDouble(value, at);
+}
+
+function writeDouble(value: number, at: number): number {
   target[at] = 0xcb;
   view.setFloat64(at + 1, value);
   return at + 9;
