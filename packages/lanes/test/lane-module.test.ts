@@ -14,12 +14,12 @@ describe("a lane module whose services are made of the lane's engine", () => {
     const services = await load(`export default () => ({
       status: "not_serving",
       serve(engine) {
-        engine.health.set("files.v1", this.status, { reason: "reading the index" });
+        engine.health.set("", this.status, { reason: "reading the index" });
         return [];
       },
     })`);
     await using engine = await Engine.open({ serve: services.serve });
-    expect(engine.health.of("files.v1")).toEqual({ status: "not_serving", reason: "reading the index" });
+    expect(engine.health.of()).toEqual({ status: "not_serving", reason: "reading the index" });
   });
 
   it.each([
