@@ -11,6 +11,7 @@ export interface CheckedCall {
   readonly method: {
     readonly input: Schema;
     readonly output: Schema;
+    readonly returnsNothing: boolean;
     readonly errors: ErrorDeclarations;
   };
   readonly settled: boolean;
@@ -38,15 +39,16 @@ export function judgeInput(call: CheckedCall, input: unknown, verdict: Verdict):
 /** Ends a call with the value that came for it, if that fits. */
 export function endWithValue(call: CheckedCall, value: unknown): void {
   try {
-    judgeOutput(call, validate(call.method.output, value));
+    judgeOutput(call, value, validate(call.method.output, value));
   } catch (error) {
     onSchemaThrew(call, error);
   }
 }
 
-export function judgeOutput(call: CheckedCall, verdict: Verdict): void {
-  if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, late));
-  else if (verdict.issues === undefined) call.succeed(verdict.value);
+/** The server has parsed its output, so the caller gets what arrived: a transform runs once. */
+export function judgeOutput(call: CheckedCall, value: unknown, verdict: Verdict): void {
+  if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, value, late));
+  else if (verdict.issues === undefined) call.succeed(call.method.returnsNothing ? undefined : value);
   else {
     const issues = formatIssues("output", verdict.issues);
     call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
@@ -64,7 +66,7 @@ export function endWithError(call: CheckedCall, error: RpcError): void {
   if (reason === undefined || declared === undefined) return call.fail(said.code, said.message, said);
   const judge = (verdict: Validation<unknown>) => {
     if (verdict.issues === undefined)
-      return call.fail(said.code, said.message, { ...said, reason, data: verdict.value });
+      return call.fail(said.code, said.message, { ...said, reason, data: error.data });
     const issues = formatIssues(`data of ${reason}`, verdict.issues);
     call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
   };

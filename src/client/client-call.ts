@@ -253,10 +253,11 @@ export class ClientCall extends ClientRequest implements CheckedCall {
 
   override onValue(value: unknown, answeredMs?: number): void {
     try {
-      const verdict = this.method.outputValidator.validate(value);
+      const { outputValidator, returnsNothing } = this.method;
+      const verdict = outputValidator.validate(value);
       if (!(verdict instanceof Promise) && verdict.issues === undefined)
-        this.succeed(verdict.value, answeredMs);
-      else judgeOutput(this, verdict);
+        this.succeed(returnsNothing ? undefined : value, answeredMs);
+      else judgeOutput(this, value, verdict);
     } catch (error) {
       onSchemaThrew(this, error);
     }

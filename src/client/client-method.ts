@@ -67,6 +67,8 @@ export class ClientMethod {
   readonly errors: ErrorDeclarations;
   /** True when the method declares no input: callers pass none, and nothing is checked or encoded. */
   readonly takesNothing: boolean;
+  /** True when the method declares no output. */
+  readonly returnsNothing: boolean;
   readonly idempotent: boolean;
   readonly replay: boolean;
   /** Whether calls belong to the call being served. */
@@ -104,6 +106,7 @@ export class ClientMethod {
     this.timeoutMs = this.isStream ? (method.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
     this.metrics = source.engine.metrics.of(path, "out");
     this.takesNothing = isVoidSchema(method.input);
+    this.returnsNothing = isVoidSchema(method.output);
     this.idempotent = method.idempotent;
     this.replay = method.replay;
     this.inherit = inherit;

@@ -77,7 +77,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   ) {
     super(method, input);
     this.terms = terms;
-    this.receiver = new ItemReceiver(method.output, this);
+    this.receiver = new ItemReceiver(method.output, this, false);
     this.#around = method.callAround(options);
     if (!terms.directions.outputs)
       this.#answer = new Promise((resolve) => {

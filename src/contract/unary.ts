@@ -36,8 +36,9 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
  * - The client validates its input and sends the value as it was. The server parses it. So defaults and transforms run
  *   once, at the server, and the handler receives their result.
  * - The server parses the handler's output and sends the result, without fields that the contract does not name. The
- *   client validates what arrives. So an output schema must accept its own output: `z.string().transform(Number)` does
- *   not work, `z.coerce.number()` does. The same holds for the data of a declared error.
+ *   client validates what arrives and returns it as it came. So transforms run once, at the server, and an output schema
+ *   must accept its own output: `z.string().transform(Number)` does not work, `z.coerce.number()` does. The same holds
+ *   for the data of a declared error.
  *
  * @throws TypeError for an unknown option, a value that is not a schema, `idempotent` together with `replay`, a
  * `timeoutMs` that is not a positive number, or an unknown `priority`.

@@ -49,7 +49,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
   /** The handler starts: inputs are granted. Returns them; undefined where the caller sends none. */
   start({ items, window, idleTimeoutMs }: ServedItemTerms): Items | undefined {
     if (!this.#takesInputs) return undefined;
-    const receiver = new ItemReceiver(items, this);
+    const receiver = new ItemReceiver(items, this, true);
     this.#receiver = receiver;
     this.#arrivals = new ItemArrivals(this.#session, frameKind.input, this.#call.id, this, receiver, window);
     if (idleTimeoutMs < Number.POSITIVE_INFINITY)

@@ -19,7 +19,7 @@ function setUp(schema: Schema = z.unknown()) {
       owner.returns++;
     },
   };
-  const receiver = new ItemReceiver(schema, owner);
+  const receiver = new ItemReceiver(schema, owner, true);
   receiver.origin = { onTaken: (cost, heapBytes) => void taken.push([cost, heapBytes]), onDiscarded() {} };
   return { receiver, owner, taken };
 }

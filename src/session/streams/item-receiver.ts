@@ -52,6 +52,7 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
 export class ItemReceiver implements ItemReader {
   readonly #validator: Validator;
   readonly #owner: ReceiverOwner;
+  readonly #parses: boolean;
   /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
   #queue: unknown[] = none;
   #head = 0;
@@ -68,7 +69,9 @@ export class ItemReceiver implements ItemReader {
   /** Where its items come from. Another one after a retry. */
   origin: ItemOrigin | undefined;
 
-  constructor(schema: Schema, owner: ReceiverOwner) {
+  /** `parses`: the consumer gets what the schema makes of an item, and not the item as it arrived. */
+  constructor(schema: Schema, owner: ReceiverOwner, parses: boolean) {
+    this.#parses = parses;
     this.#validator = validatorOf(schema);
     this.#owner = owner;
   }
@@ -243,11 +246,10 @@ export class ItemReceiver implements ItemReader {
       const verdict = this.#validator.validate(value);
       if (verdict instanceof Promise)
         return verdict.then(
-          (late) => this.#judge(late),
+          (late) => this.#judge(late, value),
           (cause: unknown) => this.#fail(undefined, cause),
         );
-      if (verdict.issues === undefined) return { done: false, value: verdict.value };
-      return this.#judge(verdict);
+      return this.#judge(verdict, value);
     } catch (cause) {
       return this.#fail(undefined, cause);
     }
@@ -255,8 +257,9 @@ export class ItemReceiver implements ItemReader {
 
   #judge(
     verdict: Validation<unknown>,
+    arrived: unknown,
   ): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
-    if (verdict.issues === undefined) return { done: false, value: verdict.value };
+    if (verdict.issues === undefined) return { done: false, value: this.#parses ? verdict.value : arrived };
     return this.#fail(formatIssues("item", verdict.issues));
   }
 
