@@ -3,6 +3,7 @@ import {
   bytes,
   clientStream,
   duplexStream,
+  error,
   fields,
   implement,
   oneWay,
@@ -17,7 +18,7 @@ export const Files = service("files.v1", {
   stat: unary({
     input: z.object({ path: z.string(), follow: z.boolean().optional() }),
     output: z.object({ bytes: z.int(), modified: z.date() }),
-    errors: { NotFound: z.object({ path: z.string() }) },
+    errors: { NotFound: error({ data: z.object({ path: z.string() }), code: "not_found" }) },
     idempotent: true,
   }),
   list: serverStream({ input: z.object({ folder: z.string() }), output: z.string() }),
