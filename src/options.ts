@@ -9,6 +9,7 @@ export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export {
   anything,
   boolean,
+  type Complete,
   callback,
   checkedBy,
   checkOptions,

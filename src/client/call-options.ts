@@ -40,79 +40,79 @@ export interface ClientOptions {
    * The deadline of a call, in milliseconds: connecting, waiting, retries and the answer. Default: the method's, or
    * 10,000. A call cannot wait forever. Streams have none unless their method or their own options set one.
    */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** The time limit of one attempt, in milliseconds, with connecting. Default: the time left of the call. */
-  readonly attemptTimeoutMs?: number;
+  readonly attemptTimeoutMs?: number | undefined;
   /**
    * Retries a failed call if that is safe: the method is `idempotent`, it has `replay`, or certainly no handler
    * started. Default: no retries.
    */
-  readonly retry?: ClientRetryOptions | false;
+  readonly retry?: ClientRetryOptions | false | undefined;
   /**
    * Whether a call that a handler makes inherits the deadline and the cancellation of the call that the handler
    * serves. Set false for work that must continue. Default true.
    */
-  readonly inherit?: boolean;
+  readonly inherit?: boolean | undefined;
   /**
    * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
    * fails at once with `resource_exhausted`. Default "wait".
    */
-  readonly whenFull?: "wait" | "fail";
+  readonly whenFull?: "wait" | "fail" | undefined;
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
-  readonly priority?: Priority;
+  readonly priority?: Priority | undefined;
   /**
    * Which implementation of the service is called, where the server has named it by `implement(service, handlers,
    * { instance })`. Calls fail with `unimplemented` when the server has no such instance. Default: the one without a name.
    */
-  readonly instance?: string;
+  readonly instance?: string | undefined;
   /**
    * The key of every call for the policy of a balanced peer, such as `consistentHash`. A peer with one URL has no use for
    * it. Default: what the option `keyOf` of the balanced peer returns.
    */
-  readonly key?: string;
+  readonly key?: string | undefined;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
-  readonly metadata?: MetadataInit;
+  readonly metadata?: MetadataInit | undefined;
   /** Middleware of this client. It runs inside that of the engine. Default: none. */
-  readonly middleware?: readonly Middleware[];
+  readonly middleware?: readonly Middleware[] | undefined;
 }
 
 /** The options of one call. */
 export interface CallOptions {
   /** The deadline of this call, in milliseconds. Default: the client's. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** The time limit of one attempt, in milliseconds. Default: the client's. */
-  readonly attemptTimeoutMs?: number;
+  readonly attemptTimeoutMs?: number | undefined;
   /** Retries of this call. Fields that are left out are the client's. The budget is always the client's. */
-  readonly retry?: RetryOptions | false;
+  readonly retry?: RetryOptions | false | undefined;
   /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
-  readonly inherit?: boolean;
+  readonly inherit?: boolean | undefined;
   /** What this call does when the window of its session is full. Default: the client's. */
-  readonly whenFull?: "wait" | "fail";
+  readonly whenFull?: "wait" | "fail" | undefined;
   /** The priority of this call. Default: the client's, or the method's. */
-  readonly priority?: Priority;
+  readonly priority?: Priority | undefined;
   /** Metadata of this call, beside the client's. */
-  readonly metadata?: MetadataInit;
+  readonly metadata?: MetadataInit | undefined;
   /**
    * Receives the headers that the server sent before its answer or its first item, once and as soon as they come. Not
    * called when there are none. The attempt that they came from decides: no other attempt follows, unless the method
    * has `replay`. What it throws ends the call with `internal`.
    */
-  readonly onHeaders?: (headers: Metadata) => void;
+  readonly onHeaders?: ((headers: Metadata) => void) | undefined;
   /**
    * Receives the trailers that came with the answer, the error or the end of the stream, once, just before the call
    * settles. They are those of the attempt that decides. Not called when there are none. What it throws ends the call
    * with `internal`.
    */
-  readonly onTrailers?: (trailers: Metadata) => void;
+  readonly onTrailers?: ((trailers: Metadata) => void) | undefined;
   /** Middleware of this call. It runs inside that of the client. */
-  readonly middleware?: readonly Middleware[];
+  readonly middleware?: readonly Middleware[] | undefined;
   /** Values for middleware. Default: none. */
-  readonly context?: ContextValues;
+  readonly context?: ContextValues | undefined;
   /**
    * Cancels the call or the stream in any phase. It fails with `cancelled`, or with `deadline_exceeded` for
    * `AbortSignal.timeout`. The signal's reason is the `cause` of the error.
    */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -121,16 +121,16 @@ export interface CallOptions {
  */
 export interface StreamCallOptions extends Omit<CallOptions, "timeoutMs" | "attemptTimeoutMs" | "retry"> {
   /** The time limit of the whole stream, in milliseconds. Default: the method's, or none. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /**
    * How long this side waits for the other, in milliseconds; `false`: as long as the other lives. Default: the method's,
    * which has 60,000.
    */
-  readonly idleTimeoutMs?: number | false;
+  readonly idleTimeoutMs?: number | false | undefined;
   /** Items and bytes of the server that may be on their way or wait here. Default: the method's. */
-  readonly window?: Partial<StreamWindow>;
+  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
   /** Retries before the first item. Fields that are left out are the client's. */
-  readonly retry?: RetryOptions | false;
+  readonly retry?: RetryOptions | false | undefined;
 }
 
 /** The options of each kind of call. */

@@ -129,7 +129,7 @@ export class ClientMethod {
   }
 
   /** The call being served for which a call with these options is made; undefined when it is made for none. */
-  callAround(options: { readonly inherit?: boolean } | undefined): IncomingCall | undefined {
+  callAround(options: { readonly inherit?: boolean | undefined } | undefined): IncomingCall | undefined {
     return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
   }
 

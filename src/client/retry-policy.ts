@@ -15,33 +15,33 @@ import type { BackoffBounds } from "../base/time/backoff.ts";
 /** How a failed call is retried. */
 export interface RetryOptions {
   /** Requests of one call, with the first one, 1 to 100. Default 3. */
-  readonly attempts?: number;
+  readonly attempts?: number | undefined;
   /**
    * The bound of the back-off before the first retry, in milliseconds. It doubles with each retry. The back-off is
    * random, from 0 to the bound. Default 10.
    */
-  readonly baseDelayMs?: number;
+  readonly baseDelayMs?: number | undefined;
   /** The largest bound of the back-off, in milliseconds. It is never less than `baseDelayMs`. Default 1000. */
-  readonly maxDelayMs?: number;
+  readonly maxDelayMs?: number | undefined;
   /**
    * The error codes after which a call is retried. An error with `retryAfterMs` is retried whatever its code. Default:
    * `unavailable` and `resource_exhausted`.
    */
-  readonly codes?: readonly RpcCode[];
+  readonly codes?: readonly RpcCode[] | undefined;
 }
 
 /** How the failed calls of a client are retried. */
 export interface ClientRetryOptions extends RetryOptions {
   /** Limits the retries of all calls of the client together. */
-  readonly budget?: RetryBudgetOptions;
+  readonly budget?: RetryBudgetOptions | undefined;
 }
 
 /** The options of a client or a call about its attempts. */
 export interface AttemptOptions {
   /** Time for one attempt, connecting included, in milliseconds. Default: the time that the call has left. */
-  readonly attemptTimeoutMs?: number;
+  readonly attemptTimeoutMs?: number | undefined;
   /** Repeats failed attempts where that is safe; false: never. Default: never. */
-  readonly retry?: RetryOptions | false;
+  readonly retry?: RetryOptions | false | undefined;
 }
 
 /** The options of a call with those of its client and the defaults. */

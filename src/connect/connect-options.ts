@@ -34,11 +34,11 @@ export type KeyOf = (call: { readonly method: string; readonly input: unknown })
  */
 export interface ConnectOptions {
   /** How long to wait for the peer's welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** What calls do while the peer is lost. Default: the first call tries once to connect. */
-  readonly reconnect?: ReconnectOptions;
+  readonly reconnect?: ReconnectOptions | undefined;
   /** Limits of calls in flight and waiting calls. */
-  readonly window?: WindowOptions;
+  readonly window?: WindowOptions | undefined;
   /**
    * What this engine serves to the peer, made by `implement`: the peer's handlers call it by `call.caller`. What
    * `Engine.open` and `engine.serve` serve is for those who connect. Default: nothing is served to the peer.
@@ -46,17 +46,17 @@ export interface ConnectOptions {
    * @example
    * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [greeter] });
    */
-  readonly serve?: readonly Implementation[];
+  readonly serve?: readonly Implementation[] | undefined;
   /**
    * The incarnation of the engine that is meant: `engine.incarnation` there. Another engine at the same URL, such as a
    * restarted one, gets no call: connecting to it fails with `failed_precondition`. Default: any engine.
    */
-  readonly incarnation?: bigint;
+  readonly incarnation?: bigint | undefined;
   /**
    * The name that the peer's certificate must have: a DNS name, an IP address or a URI. For engines with `security.tls`.
    * Default: the host of the URL.
    */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 /**
@@ -75,11 +75,11 @@ export interface BalanceOptions {
    * How long to wait for the first welcome, and for each further attempt to reach a backend, in milliseconds. Default:
    * the engine's `connectTimeoutMs`.
    */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /**
    * Picks the backend of a call: the name of a built-in policy, or an object with `pick`. Default `twoChoices`.
    */
-  readonly policy?: PolicyName | Policy;
+  readonly policy?: PolicyName | Policy | undefined;
   /**
    * For `consistentHash` and `pin`: returns the key of a call. Calls with the same key go to the same backend. A call with the
    * key undefined goes to any backend. The function gets the input as the caller passed it. If it throws, or returns
@@ -91,23 +91,23 @@ export interface BalanceOptions {
    * not, and to no other. While none of them is connected, the calls fail or wait, as `reconnect.whileLost` says. An
    * `RpcError` that it throws is the error of the call. Default: no call is pinned.
    */
-  readonly pin?: (key: string) => readonly string[];
+  readonly pin?: ((key: string) => readonly string[]) | undefined;
   /** When outlier detection ejects a backend that fails calls. */
-  readonly ejection?: EjectionOptions;
+  readonly ejection?: EjectionOptions | undefined;
   /** How long the share of a new backend grows to its full size, in milliseconds. Default 0: full at once. */
-  readonly slowStartMs?: number;
+  readonly slowStartMs?: number | undefined;
   /** What calls do while no backend is ready, and the pauses between attempts to reach lost backends. */
-  readonly reconnect?: ReconnectOptions;
+  readonly reconnect?: ReconnectOptions | undefined;
   /** Limits of calls in flight and waiting calls, for each backend. */
-  readonly window?: WindowOptions;
+  readonly window?: WindowOptions | undefined;
   /** What this engine serves to each backend. As for one peer. */
-  readonly serve?: readonly Implementation[];
+  readonly serve?: readonly Implementation[] | undefined;
   /**
    * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
    * `security.tls`. A resolver that looks a host up gives URLs with addresses, so it is needed there. Default: the host
    * of each URL.
    */
-  readonly name?: string;
+  readonly name?: string | undefined;
 }
 
 /** How a peer connects again after it was lost. */
@@ -118,14 +118,14 @@ export interface ReconnectOptions {
    * deadline; `engine.connect` resolves although nobody answers yet. Calls that were in flight when the peer was lost
    * fail in both cases. Default `fail`.
    */
-  readonly whileLost?: "fail" | "wait";
+  readonly whileLost?: "fail" | "wait" | undefined;
   /**
    * The bound of the pause after the first attempt, in milliseconds. It doubles with each attempt. The pause is random,
    * from 0 to the bound. Default 50.
    */
-  readonly baseDelayMs?: number;
+  readonly baseDelayMs?: number | undefined;
   /** The largest bound of the pause, in milliseconds. It is never less than `baseDelayMs`. Default 2000. */
-  readonly maxDelayMs?: number;
+  readonly maxDelayMs?: number | undefined;
 }
 
 /** @throws TypeError for a malformed URL, and for anything but URLs and resolvers. */

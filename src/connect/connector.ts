@@ -2,6 +2,7 @@ import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
+import type { Complete } from "../base/options/options.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
@@ -38,7 +39,7 @@ import type { FoundEngine, Resolver } from "./resolver.ts";
 /** What holds for every session of a connection. */
 interface ConnectionTerms {
   readonly timeoutMs: number;
-  readonly reconnect: Required<ReconnectOptions>;
+  readonly reconnect: Complete<ReconnectOptions>;
   readonly window: WindowLimits;
   /** What this engine serves to the peer. */
   readonly served: Served;

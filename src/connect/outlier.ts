@@ -1,22 +1,23 @@
 import type { RpcCode } from "../base/errors/code.ts";
+import type { Complete } from "../base/options/options.ts";
 
 /** When outlier detection ejects a backend. An ejected backend gets no calls for a while. */
 export interface EjectionOptions {
   /** Failed calls in a row after which a backend is ejected. Default 5. */
-  readonly consecutiveFailures?: number;
+  readonly consecutiveFailures?: number | undefined;
   /**
    * The share of a backend's calls, above 0 to 1, that must fail until it is ejected, where the other backends fail at
    * most half as large a share. Judged after every 50 calls to the backend. Default 0.3; 1 leaves it to
    * `consecutiveFailures`.
    */
-  readonly failureShare?: number;
+  readonly failureShare?: number | undefined;
   /**
    * How long the first ejection lasts, in milliseconds; the n-th lasts n times as long, up to ten times. Default
    * 10,000.
    */
-  readonly baseMs?: number;
+  readonly baseMs?: number | undefined;
   /** The largest share of backends that are ejected at once, from 0 (none) to 1. Default 0.5. */
-  readonly maxShare?: number;
+  readonly maxShare?: number | undefined;
 }
 
 /** Failures of the server, not of the call. */
@@ -44,7 +45,7 @@ export type OutlierVerdict = "consecutive" | "share" | undefined;
  * A time of good behaviour as long as the last ejection forgives one ejection.
  */
 export class Outlier {
-  readonly #options: Required<EjectionOptions>;
+  readonly #options: Complete<EjectionOptions>;
   #failures = 0;
   /** The calls that are being counted: all, and those that failed. */
   #calls = 0;
@@ -54,7 +55,7 @@ export class Outlier {
   #times = 0;
   #untilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(options: Required<EjectionOptions>) {
+  constructor(options: Complete<EjectionOptions>) {
     this.#options = options;
   }
 

@@ -2,6 +2,7 @@ import type { RpcCode } from "../base/errors/code.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import { defaultWindow, type WindowStats } from "../base/flow/in-flight-window.ts";
 import { Listeners } from "../base/observe/listeners.ts";
+import type { Complete } from "../base/options/options.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
@@ -34,11 +35,11 @@ export interface ConnectionListener {
 export interface ConnectionOptions {
   /** Opens the next session, in one try. */
   readonly open: (connection: PeerConnection) => Promise<Session>;
-  readonly reconnect: Required<ReconnectOptions>;
-  readonly window?: { readonly maxWaiting: number };
-  readonly onClosed?: (connection: PeerConnection) => void;
+  readonly reconnect: Complete<ReconnectOptions>;
+  readonly window?: { readonly maxWaiting: number } | undefined;
+  readonly onClosed?: ((connection: PeerConnection) => void) | undefined;
   /** Where the same engine can be reached besides. `open` tries them in order. */
-  readonly otherUrls?: readonly string[];
+  readonly otherUrls?: readonly string[] | undefined;
 }
 
 /**

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Complete } from "../base/options/options.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
@@ -23,7 +24,7 @@ export interface ReconnectContext {
 export class Reconnector {
   readonly #peer: ReconnectContext;
   readonly #open: () => Promise<Session>;
-  readonly #options: Required<ReconnectOptions>;
+  readonly #options: Complete<ReconnectOptions>;
   readonly #backoff: Backoff;
   readonly #maxWaiting: number;
   /** Calls that wait for a session, and some that did. */
@@ -37,7 +38,7 @@ export class Reconnector {
   constructor(
     peer: ReconnectContext,
     open: () => Promise<Session>,
-    options: Required<ReconnectOptions>,
+    options: Complete<ReconnectOptions>,
     window: { readonly maxWaiting: number },
   ) {
     this.#peer = peer;

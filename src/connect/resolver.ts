@@ -82,11 +82,11 @@ export interface DnsResolverOptions {
    * The time between look-ups, in milliseconds, 1 to 2^31 - 1. The system's resolver does not report how long an
    * answer is valid. Default 30,000.
    */
-  readonly everyMs?: number;
+  readonly everyMs?: number | undefined;
   /** Returns the numeric addresses of a host. Default: `dns.lookup`, which also reads the hosts file. */
-  readonly lookUp?: (host: string) => Promise<readonly string[]>;
+  readonly lookUp?: ((host: string) => Promise<readonly string[]>) | undefined;
   /** The clock for the time between look-ups. Default: the system's. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
 }
 
 /**

@@ -1,15 +1,15 @@
-import { type FieldsOf, integer, resolveOptions } from "../base/options/options.ts";
+import { type Complete, type FieldsOf, integer, resolveOptions } from "../base/options/options.ts";
 
 /** Limits of a length in bytes, both inclusive. */
 export interface ByteLengthOptions {
   /** Least length in bytes. Default: 0. */
-  readonly minBytes?: number;
+  readonly minBytes?: number | undefined;
   /** Greatest length in bytes. Default: none here; the limits of messages and regions still apply. */
-  readonly maxBytes?: number;
+  readonly maxBytes?: number | undefined;
 }
 
 /** The options with the defaults. */
-export type ByteLengthLimits = Required<ByteLengthOptions>;
+export type ByteLengthLimits = Complete<ByteLengthOptions>;
 
 const byteLengthFields = {
   minBytes: integer(0, Number.MAX_SAFE_INTEGER, 0),

@@ -128,9 +128,9 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
 /** What `call.fail` takes beside the reason and the data. */
 export interface FailOptions {
   /** One sentence for people. It travels to the caller. Default: that of the contract. */
-  readonly message?: string;
+  readonly message?: string | undefined;
   /** How long the caller should wait before it tries again, in milliseconds. Default: nothing is said. */
-  readonly retryAfterMs?: number;
+  readonly retryAfterMs?: number | undefined;
 }
 
 /** The arguments of `call.fail` after the reason: the data, which may be left out when the error has none. */

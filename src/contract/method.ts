@@ -91,7 +91,7 @@ export interface MethodParts {
   readonly timeoutMs?: number | undefined;
   readonly priority?: Priority | undefined;
   readonly idleTimeoutMs?: number | false | undefined;
-  readonly window?: Partial<StreamWindow> | undefined;
+  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
 }
 
 /** How long a side waits for the other. `false` resolves to `Infinity`. */

@@ -6,13 +6,13 @@ import type { Schema, VoidSchema } from "./schema.ts";
 /** Options of `oneWay`. */
 export interface OneWayOptions<I extends Schema> {
   /** Schema of the input. It carries no regions and byte streams. Default: no input. */
-  readonly input?: I;
+  readonly input?: I | undefined;
   /**
    * Time limit in milliseconds, to be sent and for the handler, unless the caller sets one. Default: the client's.
    */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Priority of a call that waits, at the caller or at the server, unless the caller sets one. Default: "normal". */
-  readonly priority?: Priority;
+  readonly priority?: Priority | undefined;
 }
 
 /**

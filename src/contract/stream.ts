@@ -6,34 +6,34 @@ import { isSchema, type Schema, type VoidSchema } from "./schema.ts";
 /** Options of a method with streams. Each kind of stream also says which of its schemas must be there. */
 export interface StreamOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
   /** Schema of the input that opens the stream. Default: no input. */
-  readonly input?: I;
+  readonly input?: I | undefined;
   /** Schema of each item that the server sends; of a client stream, schema of the answer. Default: no answer. */
-  readonly output?: O;
+  readonly output?: O | undefined;
   /**
    * Declared errors by reason: the schema of the data, or `error` with a code and a text. At most 100. An error may
    * come after any number of items. Default: none.
    */
-  readonly errors?: E;
+  readonly errors?: E | undefined;
   /**
    * Set to true when a second execution does no harm. The client may then retry a stream before its first item. Default:
    * false.
    */
-  readonly idempotent?: boolean;
+  readonly idempotent?: boolean | undefined;
   /** Time limit of a whole stream in milliseconds, unless the caller sets one. Default: none. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /**
    * How long a side waits for the other, in milliseconds, before the stream fails with `deadline_exceeded`. Time in
    * which the waiting side itself takes no items does not count. A stream ends at most a quarter later than that.
    * `false`: no bound; a dead peer is noticed by the heartbeat all the same. Default 60,000.
    */
-  readonly idleTimeoutMs?: number | false;
+  readonly idleTimeoutMs?: number | false | undefined;
   /**
    * Items and bytes that may be on their way or wait for their consumer, in each direction. It bounds the memory of a
    * stream whose consumer is slow. Default: 1024 items and 256 KiB.
    */
-  readonly window?: Partial<StreamWindow>;
+  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
   /** Priority of the request that opens the stream, unless the caller sets one. Default: "normal". */
-  readonly priority?: Priority;
+  readonly priority?: Priority | undefined;
 }
 
 /**

@@ -6,26 +6,26 @@ import type { Schema, VoidSchema } from "./schema.ts";
 /** Options of `unary`. */
 export interface UnaryOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
   /** Schema of the input. Default: no input, `client.ping()`. */
-  readonly input?: I;
+  readonly input?: I | undefined;
   /** Schema of the output. Default: no output. */
-  readonly output?: O;
+  readonly output?: O | undefined;
   /**
    * Declared errors by reason: the schema of the data, as in `{ NotFound: z.object({ id: z.string() }) }`, or `error`
    * with a code and a text. At most 100. Default: none.
    */
-  readonly errors?: E;
+  readonly errors?: E | undefined;
   /** Set to true when a second execution does no harm. The client may then retry calls. Default: false. */
-  readonly idempotent?: boolean;
+  readonly idempotent?: boolean | undefined;
   /**
    * Set to true for a method that is not idempotent, but should survive a lost response. The server keeps responses for
    * a while and deduplicates retries, so that a call is executed at most once. Calls that carry regions are not
    * covered. Default: false.
    */
-  readonly replay?: boolean;
+  readonly replay?: boolean | undefined;
   /** Time limit of a call in milliseconds, at most 2^31 - 1, unless the caller sets one. Default: the client's. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Priority of a call that waits, at the caller or at the server, unless the caller sets one. Default: "normal". */
-  readonly priority?: Priority;
+  readonly priority?: Priority | undefined;
 }
 
 /**

@@ -13,11 +13,11 @@ export interface Closable {
 /** What `closeOnSignals` takes. */
 export interface CloseOnSignalsOptions {
   /** The signals to listen to. Default: SIGTERM and SIGINT. */
-  readonly signals?: readonly NodeJS.Signals[];
+  readonly signals?: readonly NodeJS.Signals[] | undefined;
   /** How long calls in flight may go on, in milliseconds. Default 10,000. */
-  readonly graceMs?: number;
+  readonly graceMs?: number | undefined;
   /** Is told the report of each engine's drain. */
-  readonly onDrained?: (report: DrainReport) => void;
+  readonly onDrained?: ((report: DrainReport) => void) | undefined;
 }
 
 const closeFields = {

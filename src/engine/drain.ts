@@ -6,7 +6,7 @@ import type { OpenCall } from "./open-call.ts";
 /** What `engine.drain` takes. */
 export interface DrainOptions {
   /** How long calls in flight may go on, in milliseconds, 0 to 2^31 - 1. Default 10,000. */
-  readonly graceMs?: number;
+  readonly graceMs?: number | undefined;
 }
 
 /** How a drain ended. */

@@ -48,7 +48,7 @@ export interface ExposeOptions<A extends Access> {
    * pinning all its pages. Choose it for peers that you trust: one that breaks the rules can use the keys between calls,
    * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
    */
-  readonly keys?: RegionKeys;
+  readonly keys?: RegionKeys | undefined;
 }
 
 /** The options of `Engine.open`. */

@@ -56,74 +56,75 @@ export interface EngineOptionsOf<E> {
    * (`psm3://node:service`). Port 0 picks a free port. The host of a verbs URL may be a device, an interface, or `*`.
    * Default: none; the engine only connects.
    */
-  readonly listen?: string | readonly string[];
+  readonly listen?: string | readonly string[] | undefined;
   /**
    * Restricts the RDMA devices of `verbs://`, by device, interface, subnet or identifier. It applies to listening and
    * connecting. Default: any device.
    */
-  readonly verbs?: VerbsOptions;
+  readonly verbs?: VerbsOptions | undefined;
   /**
    * Who may connect and call, and how peers prove it: certificates or a pre-shared key, sealed messages, authorization.
    * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
    */
-  readonly security?: SecurityOptions;
+  readonly security?: SecurityOptions | undefined;
   /**
    * The services for all peers, made by `implement`; or a function that makes them of the engine, for handlers that
    * call other services. It runs before the engine listens. `engine.serve` adds more later. Default: none.
    */
   readonly serve?:
     | readonly Implementation[]
-    | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
+    | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>)
+    | undefined;
   /**
    * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
    * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
    */
-  readonly heartbeatMs?: number;
+  readonly heartbeatMs?: number | undefined;
   /**
    * Pings a peer with which nothing is open when nothing has come from it, so that something moves at least once in
    * this time, in milliseconds, at least 100. For networks that drop idle connections. A peer that does not answer
    * within `heartbeatMs` is lost. It does not keep the process alive. Default: idle peers are not pinged.
    */
-  readonly keepaliveMs?: number;
+  readonly keepaliveMs?: number | undefined;
   /**
    * How long a background thread answers pings while the event loop is blocked, in milliseconds for each time. Peers
    * keep the session meanwhile. After this time they treat the engine as dead, because a loop that is blocked for so
    * long may never run again. 0: no pings are answered. Default 30,000.
    */
-  readonly maxStallMs?: number;
+  readonly maxStallMs?: number | undefined;
   /** How long `connect` waits for the peer's welcome, in milliseconds. Default 5000. */
-  readonly connectTimeoutMs?: number;
+  readonly connectTimeoutMs?: number | undefined;
   /**
    * Publishes calls that took this long or longer, in milliseconds, on the diagnostics channel `cinnabar:call.slow`.
    * Each side publishes a slow call when it ends. Default: no call is published.
    */
-  readonly slowCallMs?: number;
+  readonly slowCallMs?: number | undefined;
   /**
    * Gets one line for each call that has failed, and for each that took `slowCallMs` or longer, on each side when the
    * call ends: an object as that of `cinnabar:call.slow`, with the error's message, and a sentence. A logger of pino fits
    * as it is, and so does `console`. Failures are `warn`; `internal`, `unknown` and `data_loss` are `error`; what a caller
    * has cancelled is `info`. A stream is logged by its caller when it fails. Default: nothing is logged.
    */
-  readonly logger?: Logger;
+  readonly logger?: Logger | undefined;
   /**
    * Records the latency of calls by method (`stats().methods`, `engine.latency`). It costs one reading of the clock
    * for each call and side. Default true.
    */
-  readonly measureLatency?: boolean;
+  readonly measureLatency?: boolean | undefined;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
-  readonly limits?: Partial<EngineLimits>;
+  readonly limits?: { readonly [K in keyof EngineLimits]?: EngineLimits[K] | undefined } | undefined;
   /**
    * Admission control: how many handlers of all services run at once, and which requests wait. Default: no limit, so
    * no request waits.
    */
-  readonly admission?: AdmissionOptions;
+  readonly admission?: AdmissionOptions | undefined;
   /** Code around every call that this engine makes, and around every handler. Default: none. */
-  readonly middleware?: EngineMiddleware;
+  readonly middleware?: EngineMiddleware | undefined;
   /**
    * Called with every error of a handler that its contract does not declare, and with every failure of a one-way call.
    * Default: prints the first of a kind with `console.error`, and then once a second how often it has come again.
    */
-  readonly onHandlerError?: HandlerErrorListener;
+  readonly onHandlerError?: HandlerErrorListener | undefined;
 }
 
 /** The options of an engine as they are in force. Those that are functions, keys or services are left out. */

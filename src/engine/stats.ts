@@ -23,7 +23,7 @@ import type { MappedFilesStats } from "./exposed-memory.ts";
 /** The options of `engine.stats`. */
 export interface StatsOptions {
   /** Adds the histograms of the latencies to `methods`, by code. Each has up to some kilobytes. Default false. */
-  readonly histograms?: boolean;
+  readonly histograms?: boolean | undefined;
 }
 
 export const statsFields = { histograms: boolean(false) } satisfies FieldsOf<StatsOptions>;

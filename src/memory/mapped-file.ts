@@ -13,14 +13,14 @@ export interface MapFileOptions<A extends Access> {
    * How many bytes are mapped, from the first on. A shorter file becomes as long as this, and a file that is not there
    * is created. Default: the length of the file.
    */
-  readonly bytes?: number;
+  readonly bytes?: number | undefined;
   /**
    * Whether stores go to the file. With false the file is opened for reading alone, and what this process or a peer
    * stores stays in this process's memory. Default true.
    */
-  readonly writable?: boolean;
+  readonly writable?: boolean | undefined;
   /** How long the region's keys live, as with `engine.expose`. Default "call". */
-  readonly keys?: RegionKeys;
+  readonly keys?: RegionKeys | undefined;
 }
 
 export const mapFileFields = {

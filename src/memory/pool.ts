@@ -12,11 +12,11 @@ import type { Access, RegionKeys } from "./region-kind.ts";
 /** Options of `pool.take`. */
 export interface TakeOptions<A extends Access = never> {
   /** Whether to fill the memory with zeros. Otherwise it may contain what its last user left there. Default true. */
-  readonly zero?: boolean;
+  readonly zero?: boolean | undefined;
   /** Exposes the memory as a region, `memory.region`, with this access for peers. Default: no region. */
-  readonly access?: A;
+  readonly access?: A | undefined;
   /** How long the region's keys live, as with `engine.expose`; only with `access`. Default "call". */
-  readonly keys?: RegionKeys;
+  readonly keys?: RegionKeys | undefined;
 }
 
 /** The pool at this moment, and its counters. */

@@ -16,7 +16,7 @@ export interface ShareOptions {
   /**
    * How long the handle is valid, in milliseconds, at most 2^31 - 1. It cannot be renewed: share again. Default 60,000.
    */
-  readonly leaseMs?: number;
+  readonly leaseMs?: number | undefined;
 }
 
 let readToken: (handle: RegionHandle) => Uint8Array;

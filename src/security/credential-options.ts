@@ -13,7 +13,7 @@ export interface TlsOptions {
    * Revocation lists. When there is one, each authority in a peer's chain must have a list that is in force. Default:
    * none, so that nothing is revoked.
    */
-  readonly crl?: PemSource;
+  readonly crl?: PemSource | undefined;
 }
 
 /**
@@ -22,9 +22,9 @@ export interface TlsOptions {
  */
 export interface PskOptions {
   /** The name that belongs to the key, 1 to 128 characters. An engine that connects needs it. */
-  readonly identity?: string;
+  readonly identity?: string | undefined;
   /** 32 to 256 random bytes. Copied. */
-  readonly key?: Uint8Array;
+  readonly key?: Uint8Array | undefined;
   /**
    * The key of a peer, by the identity that it names; undefined for one that is not known. Called for each handshake of
    * a peer that connects, so it must be quick. Default: the one key, for its identity.

@@ -27,11 +27,11 @@ import { type SuiteName, suiteNames } from "./sealing/suites.ts";
 /** What strangers may make an engine hold and do before they have proven who they are. */
 export interface HandshakeOptions {
   /** Handshakes that may be open at once, 1 to 65,536. Default 64. */
-  readonly maxOpen?: number;
+  readonly maxOpen?: number | undefined;
   /** How long a handshake may take, in milliseconds, 100 to 2^31 - 1. Default 5000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** The share of the thread's time that the handshakes of strangers may take, from 0.01 to 1. Default 0.2. */
-  readonly share?: number;
+  readonly share?: number | undefined;
 }
 
 /**
@@ -54,37 +54,37 @@ export interface HandshakeOptions {
  */
 export interface SecurityOptions {
   /** Certificates: both sides prove theirs by TLS 1.3. */
-  readonly tls?: TlsOptions;
+  readonly tls?: TlsOptions | undefined;
   /** A pre-shared key instead of certificates. */
-  readonly psk?: PskOptions;
+  readonly psk?: PskOptions | undefined;
   /**
    * Bulk data of sealed sessions: "sealed", or "plain", which leaves the bytes of regions readable and changeable by
    * anybody on the network path. Messages are sealed either way. Default "sealed".
    */
-  readonly bulk?: "sealed" | "plain";
+  readonly bulk?: "sealed" | "plain" | undefined;
   /**
    * Sessions over shm: "same-user" trusts the kernel, which says who the peer is, and seals nothing; "tls" runs the
    * handshake and seals as on other fabrics. Default "same-user".
    */
-  readonly shm?: "same-user" | "tls";
+  readonly shm?: "same-user" | "tls" | undefined;
   /**
    * Lets peers without `security` connect to this engine, while a system moves over. Their calls have no identity. An
    * engine that connects never takes less than it asks for. Default false.
    */
-  readonly allowPlain?: boolean;
+  readonly allowPlain?: boolean | undefined;
   /** Bounds on the handshakes of strangers. */
-  readonly handshakes?: HandshakeOptions;
+  readonly handshakes?: HandshakeOptions | undefined;
   /** The ciphers that this engine accepts, the most wanted first. Default both, AES-256-GCM first. */
-  readonly suites?: readonly SuiteName[];
+  readonly suites?: readonly SuiteName[] | undefined;
   /**
    * Gives a peer's certificate its name. A peer whose certificate gets none is refused. Default: the first URI, else the
    * first DNS name of the subjectAltName.
    */
-  readonly identify?: Identify;
+  readonly identify?: Identify | undefined;
   /** Which peers may call which methods. Default: every peer that is let in may call every method. */
-  readonly allow?: Allow;
+  readonly allow?: Allow | undefined;
   /** Whether each single call may run. Default: every call that `allow` permits. */
-  readonly authorize?: Authorize;
+  readonly authorize?: Authorize | undefined;
 }
 
 const securityFields = {

@@ -1,4 +1,4 @@
-import { type FieldsOf, given, integer, maxTimeoutMs } from "../base/options/options.ts";
+import { type Complete, type FieldsOf, given, integer, maxTimeoutMs } from "../base/options/options.ts";
 
 /**
  * Admission control: how many handlers run at once, and which requests wait. For an engine (`Engine.open({ admission
@@ -9,26 +9,26 @@ export interface AdmissionOptions {
    * Handlers that run at once, 1 to 1,000,000. Default: no limit but `limits.maxRequests` of each peer. A handler that
    * waits for a call of its own still counts.
    */
-  readonly maxConcurrent?: number;
+  readonly maxConcurrent?: number | undefined;
   /** Requests that wait for a handler to end, 0 to 10,000,000; 0: none waits. Default 1024. */
-  readonly maxQueued?: number;
+  readonly maxQueued?: number | undefined;
   /** Encoded bytes of the inputs of waiting requests, at least 1024. Default 64 MiB. */
-  readonly maxQueuedBytes?: number;
+  readonly maxQueuedBytes?: number | undefined;
   /**
    * The longest time a request waits, in milliseconds. Then it is rejected with `resource_exhausted`. Requests of
    * priority `control` wait until their deadline. Default 1000.
    */
-  readonly maxQueueMs?: number;
+  readonly maxQueueMs?: number | undefined;
   /**
    * The waiting time that admission control aims at, in milliseconds. When requests of one priority have been waiting
    * without a break for 20 times as long, it rejects those that have waited longer than the target. Never rejects
    * priority `control` for this. Default 5.
    */
-  readonly targetQueueMs?: number;
+  readonly targetQueueMs?: number | undefined;
 }
 
 /** The options with the defaults. `maxConcurrent` may be `Infinity`: any number. */
-export type AdmissionLimits = Required<AdmissionOptions>;
+export type AdmissionLimits = Complete<AdmissionOptions>;
 
 export const defaultAdmission: AdmissionLimits = {
   maxConcurrent: Number.POSITIVE_INFINITY,

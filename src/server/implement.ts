@@ -25,14 +25,14 @@ export interface ImplementOptions extends AdmissionOptions {
    * and `-`. `peer.client(service, { instance })` calls it. Everything that has the service's name, as `call.method`,
    * `allow`, metrics and health, has `#` and the instance behind it: `kv.v1#shard-3/get`. Default: none.
    */
-  readonly instance?: string;
+  readonly instance?: string | undefined;
   /**
    * False: no admission control. Its handlers start at once, and do not count in the engine's `admission`: for a service
    * whose streams stay open for as long as a client is there, such as one that tells of the engine itself. Default true.
    */
-  readonly admission?: boolean;
+  readonly admission?: boolean | undefined;
   /** Around every handler of this service, inside the middleware of the engine. Default: none. */
-  readonly middleware?: readonly Middleware[];
+  readonly middleware?: readonly Middleware[] | undefined;
 }
 
 const implementFields = {

@@ -234,3 +234,33 @@ it("net:// to a port of tcp:// says that another kind of server may listen there
     "the connection was reset; the host dropped it, or a server of another scheme listens there",
   );
 });
+
+it("an option that is undefined is one that was left out", async () => {
+  const engine = await Engine.open({
+    ...{
+      listen: undefined,
+      serve: undefined,
+      heartbeatMs: undefined,
+      security: undefined,
+      middleware: undefined,
+    },
+    limits: { memoryBytes: undefined },
+    admission: { maxConcurrent: undefined, maxQueued: undefined },
+  });
+  const { url } = await pair(mem, [list]);
+  const peer = await engine.connect(url, {
+    ...{ timeoutMs: undefined, name: undefined, serve: undefined },
+    reconnect: { whileLost: undefined, baseDelayMs: undefined },
+    window: { maxInFlight: undefined },
+  });
+  const client = peer.client(List, {
+    timeoutMs: undefined,
+    retry: { attempts: undefined },
+    metadata: undefined,
+  });
+  expect(await client.list({}, { timeoutMs: undefined, signal: undefined, retry: undefined })).toEqual({});
+  expect(
+    await client.watch({}, { idleTimeoutMs: undefined, window: { items: undefined } }).toArray(),
+  ).toEqual([{}]);
+  await engine.close();
+});

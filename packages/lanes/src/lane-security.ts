@@ -26,7 +26,7 @@ export interface LaneRules extends Pick<SecurityOptions, "identify" | "allow" | 
 export interface LaneSecurityOptions
   extends Omit<SecurityOptions, "identify" | "allow" | "authorize" | "psk"> {
   /** A pre-shared key instead of certificates. `{}`: the module of the lanes has `security.lookup`. */
-  readonly psk?: Omit<PskOptions, "lookup">;
+  readonly psk?: Omit<PskOptions, "lookup"> | undefined;
 }
 
 /** The certificates of one reading. */

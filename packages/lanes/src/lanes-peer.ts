@@ -28,7 +28,7 @@ export interface LanesPeerOptions extends Omit<BalanceOptions, "pin"> {
    * The incarnation of the server that is meant: `incarnation` of what `openLanes` gives. Another server at the same URL
    * gets no call, nor do its lanes. Default: any server.
    */
-  readonly incarnation?: bigint;
+  readonly incarnation?: bigint | undefined;
 }
 
 /** The options of a client of lanes. */
@@ -37,7 +37,7 @@ export interface LanesClientOptions extends Omit<ClientOptions, "key"> {
    * The number of the lane that serves the calls, from 0. Calls fail with `failed_precondition` when the server has no lane
    * of this number. A server without lanes serves them as all others. Default: any lane.
    */
-  readonly lane?: number;
+  readonly lane?: number | undefined;
 }
 
 /** One lane as a client sees it: a backend, with its number and the URL of its server. */

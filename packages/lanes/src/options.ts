@@ -57,11 +57,11 @@ export interface RestartOptions {
    * The first pause, in milliseconds. It doubles with each early exit. The first exit of a lane causes no pause.
    * Default 100.
    */
-  readonly baseDelayMs?: number;
+  readonly baseDelayMs?: number | undefined;
   /**
    * The longest pause, in milliseconds. After a thread that served this long the next one starts at once. Default 5000.
    */
-  readonly maxDelayMs?: number;
+  readonly maxDelayMs?: number | undefined;
 }
 
 /**
@@ -77,42 +77,44 @@ export interface LanesOptions extends LaneEngineOptions {
   /**
    * The number of lanes, 1 to 256. Default: the number of processors that the process may use.
    */
-  readonly lanes?: number;
+  readonly lanes?: number | undefined;
   /**
    * For tcp, verbs and net: lane n listens at port `firstLanePort` + n. Set it if a firewall must know the ports. Default:
    * free ports.
    */
-  readonly firstLanePort?: number;
+  readonly firstLanePort?: number | undefined;
   /**
    * As of `Engine.open`: certificates or a pre-shared key, for the dispatcher and every lane. The functions that decide
    * (`identify`, `allow`, `authorize`, `psk.lookup`) are given by the module, as `{ serve, security: { allow } }`.
    * Default: none.
    */
-  readonly security?: LaneSecurityOptions;
+  readonly security?: LaneSecurityOptions | undefined;
   /** Passed to the module in each thread, as a structured clone. Default: undefined. */
-  readonly data?: unknown;
+  readonly data?: unknown | undefined;
   /**
    * What the dispatcher serves at the published address, to clients that connect by `engine.connect`. `serve`: the services of
    * the module, on the main thread. `refer`: nothing; with `security` it loads the module all the same, for its
    * functions. Default `serve`.
    */
-  readonly dispatcher?: "serve" | "refer";
+  readonly dispatcher?: "serve" | "refer" | undefined;
   /**
    * Memory limits of each lane's thread, as in `node:worker_threads`. A thread that exceeds them exits, and the next
    * one starts. Default: none.
    */
-  readonly resourceLimits?: {
-    readonly maxOldGenerationSizeMb?: number;
-    readonly maxYoungGenerationSizeMb?: number;
-    readonly codeRangeSizeMb?: number;
-    readonly stackSizeMb?: number;
-  };
+  readonly resourceLimits?:
+    | {
+        readonly maxOldGenerationSizeMb?: number | undefined;
+        readonly maxYoungGenerationSizeMb?: number | undefined;
+        readonly codeRangeSizeMb?: number | undefined;
+        readonly stackSizeMb?: number | undefined;
+      }
+    | undefined;
   /** How soon the next thread of a lane starts after an unexpected exit. */
-  readonly restart?: RestartOptions;
+  readonly restart?: RestartOptions | undefined;
   /** Called when a lane's thread exits unexpectedly. Default: prints a message with `console.error`. */
-  readonly onLaneDied?: (death: LaneDeath) => void;
+  readonly onLaneDied?: ((death: LaneDeath) => void) | undefined;
   /** How long a lane may take to load the module and to listen, in milliseconds. Default 30,000. */
-  readonly startTimeoutMs?: number;
+  readonly startTimeoutMs?: number | undefined;
 }
 
 /** Node takes any number; more than a pebibyte is a mistake. */

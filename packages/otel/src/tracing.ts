@@ -24,9 +24,9 @@ import { isIterable, TracedItems } from "./traced-items.ts";
 /** The options of `tracing`. */
 export interface TracingOptions {
   /** Makes the tracer. Default: the provider that is registered globally. */
-  readonly tracerProvider?: TracerProvider;
+  readonly tracerProvider?: TracerProvider | undefined;
   /** Whether each `get` and `put` of a handler is a span of its own, of kind INTERNAL. Default false. */
-  readonly transferSpans?: boolean;
+  readonly transferSpans?: boolean | undefined;
 }
 
 const fields = {

@@ -27,7 +27,7 @@ export interface RpcErrorOptions {
   /** Name of the declared error. Only for errors that the method's contract declares. */
   readonly reason?: string | undefined;
   /** Data of the declared error, already validated. */
-  readonly data?: unknown;
+  readonly data?: unknown | undefined;
   /** Default: "fabric" when `fabric` is given, else "local". */
   readonly origin?: RpcError["origin"] | undefined;
   readonly fabric?: FabricDetail | undefined;
@@ -47,7 +47,7 @@ export interface RpcErrorOptions {
   /** The method called, as `service/method`: "frames.v1/stat". */
   readonly method?: string | undefined;
   /** The error behind this one. It stays in this process and is never sent to a peer. */
-  readonly cause?: unknown;
+  readonly cause?: unknown | undefined;
 }
 
 const brand: unique symbol = Symbol.for("cinnabar.RpcError");

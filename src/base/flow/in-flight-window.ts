@@ -1,19 +1,20 @@
+import type { Complete } from "../options/options.ts";
 /** Limits of the calls to a peer: how many are in flight, and how many wait. */
 export interface WindowOptions {
   /** The most calls in flight, 1 to 1,048,576. Default: the credits that the peer grants. */
-  readonly maxInFlight?: number;
+  readonly maxInFlight?: number | undefined;
   /**
    * The most calls that wait for a place in the window, 0 to 10,000,000. One more call fails with `resource_exhausted`;
    * one of priority `control` displaces another. The same number, and at least 1024, may wait for a session that is
    * being opened. Default 131,072.
    */
-  readonly maxWaiting?: number;
+  readonly maxWaiting?: number | undefined;
   /** The most bytes in the inputs of waiting calls, estimated, at least 1024. Default 64 MiB. */
-  readonly maxWaitingBytes?: number;
+  readonly maxWaitingBytes?: number | undefined;
 }
 
 /** The options with the defaults. */
-export type WindowLimits = Required<WindowOptions>;
+export type WindowLimits = Complete<WindowOptions>;
 
 /** For sessions that the peer opened, and for `connect` without `window`. */
 export const defaultWindow: WindowLimits = {

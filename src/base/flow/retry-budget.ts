@@ -9,12 +9,12 @@ export interface RetryBudgetOptions {
    * Retries for each call, 0 to 1,000,000. Default 0.2: a server that fails every call gets a fifth more
    * requests, and not `attempts` times as many.
    */
-  readonly ratio?: number;
+  readonly ratio?: number | undefined;
   /**
    * Retries in each second in addition, 0 to 1,000,000, so that a client with few calls can retry. Default
    * 10.
    */
-  readonly perSecond?: number;
+  readonly perSecond?: number | undefined;
 }
 
 const defaults = { ratio: 0.2, perSecond: 10 };

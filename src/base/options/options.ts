@@ -38,6 +38,9 @@ export type Resolved<F extends Fields> = {
 /** The longest time of a timer, and of a frame: 24.8 days. */
 export const maxTimeoutMs = 2_147_483_647;
 
+/** Options of which none is left out, as `resolveOptions` gives them. */
+export type Complete<O> = { readonly [K in keyof O]-?: Exclude<O[K], undefined> };
+
 /**
  * Checks options without making an object, for calls that are made often.
  *

@@ -65,7 +65,7 @@ export interface RdmaQueuePair {
 /** Options of `rdmaConnections`. */
 export interface RdmaConnectionsOptions {
   /** Process id, or "all" for every process that the kernel reports. Default: this process. */
-  readonly pid?: number | "all";
+  readonly pid?: number | "all" | undefined;
 }
 
 const connectionsFields = {

@@ -10,16 +10,16 @@ import { checkedBy, type Field, type FieldsOf, fail, resolveNested } from "../..
  */
 export interface VerbsOptions {
   /** Name of an RDMA device, or of one port: "mlx5_0", "mlx5_0:1". */
-  readonly device?: string;
+  readonly device?: string | undefined;
   /** Name of a network interface: "eth0". */
-  readonly interface?: string;
+  readonly interface?: string | undefined;
   /** Subnet of the device's address: "10.77.1.0/24", "fd00:7::/64". */
-  readonly subnet?: string;
+  readonly subnet?: string | undefined;
   /**
    * Global identifier (GID) of the device's port: "fe80::506b:4b03:c1:9b2a". The GID of an IP address selects that
    * address only.
    */
-  readonly gid?: string;
+  readonly gid?: string | undefined;
 }
 
 /** The selection, parsed. */

@@ -41,12 +41,12 @@ export interface SessionIdentity {
 /** How a session ends. */
 export interface EndOptions {
   /** The peer is not told. Default false. */
-  readonly quiet?: boolean;
+  readonly quiet?: boolean | undefined;
   /**
    * Nobody at the other side can touch our memory any more; otherwise what was granted goes into quarantine. Default
    * false.
    */
-  readonly certain?: boolean;
+  readonly certain?: boolean | undefined;
 }
 
 /** Who wants to know how a session fares: the peer that opened it. */

@@ -23,9 +23,9 @@ import { bulkStreamBrand, type StreamDirection } from "./stream-kind.ts";
 /** Options of `engine.bulkStream`: the memory of the stream's ring. */
 export interface BulkStreamOptions {
   /** Length of a chunk in bytes, 4096 to 2^30. Default 4 MiB. */
-  readonly chunkBytes?: number;
+  readonly chunkBytes?: number | undefined;
   /** Chunks in the ring, 2 to 64. The ring takes `chunkBytes * chunks` bytes of memory. Default 3. */
-  readonly chunks?: number;
+  readonly chunks?: number | undefined;
 }
 
 /** Streams at once in one session. Each may keep a control request open for as long as its other side is slow. */

@@ -22,9 +22,9 @@ import type {
 /** Options of `engine.borrow`. */
 export interface BorrowOptions {
   /** Cancels: the promise rejects at once. Default: none. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Time limit for reaching the owner and its answer, in milliseconds. Default: the engine's `connectTimeoutMs`. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 export const borrowFields = {

@@ -118,7 +118,7 @@ export type HandlerErrorListener = (error: unknown, call: { readonly method: str
 /** The options of `implementCollectives`. */
 export interface ImplementCollectivesOptions extends ImplementOptions {
   /** Called with errors of handlers that are no `RpcError`. Default: prints them with `console.error`. */
-  readonly onHandlerError?: HandlerErrorListener;
+  readonly onHandlerError?: HandlerErrorListener | undefined;
 }
 
 const fields = { onHandlerError: callback<HandlerErrorListener>(printHandlerError) };

@@ -71,23 +71,23 @@ export interface CollectiveOptions<
   E extends ErrorSchemas = NoErrors,
 > {
   /** Schema of the input, the same for all members. Default: no input. */
-  readonly input?: I;
+  readonly input?: I | undefined;
   /** Schema of what each member returns, and of what `reduce` makes of two. Default: no output. */
-  readonly output?: O;
+  readonly output?: O | undefined;
   /**
    * Makes one output of two. It runs on inner members of the tree, in any order: it must be associative and commutative,
    * and must change neither argument. Needed exactly where there is an `output`.
    */
-  readonly reduce?: (one: InferOutput<O>, other: InferOutput<O>) => InferOutput<NoInfer<O>>;
+  readonly reduce?: ((one: InferOutput<O>, other: InferOutput<O>) => InferOutput<NoInfer<O>>) | undefined;
   /** The deadline of a call in milliseconds, at most 2^31 - 1, unless the caller sets one. Default: 10,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /**
    * A region of the caller comes with each call, and all members have a copy of it when their handlers run. Default: no
    * region.
    */
-  readonly bulk?: B;
+  readonly bulk?: B | undefined;
   /** Errors that handlers may fail with, by `call.fail`, by reason, as in `unary`. At most 100. Default: none. */
-  readonly errors?: E;
+  readonly errors?: E | undefined;
 }
 
 const bulkFields = {

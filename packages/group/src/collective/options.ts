@@ -23,27 +23,27 @@ export interface CollectiveCallOptions {
    * The shape of the tree. "auto": flat up to 16 members, above that what is fastest by the measured cost of messages.
    * Default "auto".
    */
-  readonly tree?: TreeShape | "auto";
+  readonly tree?: TreeShape | "auto" | undefined;
   /** The ranks to execute the call. Default: all members of the view. */
-  readonly include?: readonly number[];
+  readonly include?: readonly number[] | undefined;
   /** Ranks that do not execute it. Default: none. */
-  readonly exclude?: readonly number[];
+  readonly exclude?: readonly number[] | undefined;
   /**
    * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that tells of
    * all members. "partial": it resolves with what succeeded, and rejects only when nothing did. "failout": a member
    * executes the call after all below it have, and not at all when one of them failed; the tree is not repaired.
    * Default "fail".
    */
-  readonly onFailure?: OnFailure;
+  readonly onFailure?: OnFailure | undefined;
   /**
    * What happens at members with another view. "strict": they refuse the call. "root": they take part as the view of
    * the caller says. Default "strict".
    */
-  readonly view?: "strict" | "root";
+  readonly view?: "strict" | "root" | undefined;
   /** The deadline in milliseconds. Default: the method's, or 10,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Ends the call: it rejects with `cancelled`, and the signals of its handlers fire. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The options of a call of a collective with `bulk`. */
@@ -58,7 +58,7 @@ export interface BulkCallOptions extends CollectiveCallOptions {
    * Compares each copy with the one that it was made of. Differing pieces are copied again, twice at most; then the
    * member and those below it fail with `data_loss`. Default: none.
    */
-  readonly checksum?: "crc32c";
+  readonly checksum?: "crc32c" | undefined;
 }
 
 const kind = required(oneOf(["flat", "kary", "knomial"]));

@@ -19,14 +19,14 @@ export interface CoordinatorOptions {
    */
   readonly seeds: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
   /** How long to look for the group, in milliseconds. Default: 30,000. */
-  readonly joinTimeoutMs?: number;
+  readonly joinTimeoutMs?: number | undefined;
   /** How long another process may take to say that it lives, in milliseconds. Default: 2000. */
-  readonly probeTimeoutMs?: number;
+  readonly probeTimeoutMs?: number | undefined;
   /**
    * How often a member asks another one whether it has missed a view, in milliseconds. So does an observer that all
    * members let ask for views and none lets follow them. Default: 5000.
    */
-  readonly refreshMs?: number;
+  readonly refreshMs?: number | undefined;
 }
 
 const fields = {

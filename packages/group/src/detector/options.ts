@@ -1,5 +1,6 @@
 import {
   boolean,
+  type Complete,
   checkedBy,
   type FieldsOf,
   integer,
@@ -12,42 +13,42 @@ import {
 /** How a detector works. Every part can be changed or switched off by itself; the defaults belong together. */
 export interface DetectorOptions {
   /** How often a member probes another, in milliseconds; every other time follows from it. Default: 1000. */
-  readonly periodMs?: number;
+  readonly periodMs?: number | undefined;
   /** How long a direct ping is waited for, less than the period. Default: half of the period. */
-  readonly pingTimeoutMs?: number;
+  readonly pingTimeoutMs?: number | undefined;
   /** How many others are asked to ping a member that did not answer. 0: none. Default: 3. */
-  readonly indirectProbes?: number;
+  readonly indirectProbes?: number | undefined;
   /** How many updates go along with a message, at most 8. Default: 8. */
-  readonly updatesPerMessage?: number;
+  readonly updatesPerMessage?: number | undefined;
   /** A member sends an update at most factor · ln(N + 1) times. Default: 3. */
-  readonly retransmitFactor?: number;
+  readonly retransmitFactor?: number | undefined;
   /** To how many members news are sent by themselves. 0: news only travel along with probes. Default: 3. */
-  readonly gossipFanOut?: number;
+  readonly gossipFanOut?: number | undefined;
   /** How often that happens in a period, while there are news. Default: 5. */
-  readonly gossipRoundsPerPeriod?: number;
+  readonly gossipRoundsPerPeriod?: number | undefined;
   /** Whether every message tells its receiver what is believed of itself. Default: true. */
-  readonly buddy?: boolean;
+  readonly buddy?: boolean | undefined;
   /** A suspicion lasts at least factor · max(1, log10 N) periods. Default: 4. */
-  readonly suspicionFactor?: number;
+  readonly suspicionFactor?: number | undefined;
   /** A suspicion that nobody confirms lasts this many times as long. 1: always the minimum. Default: 6. */
-  readonly suspicionMaxFactor?: number;
+  readonly suspicionMaxFactor?: number | undefined;
   /** How many members must share a suspicion for it to last the minimum. Default: 3. */
-  readonly confirmations?: number;
+  readonly confirmations?: number | undefined;
   /** Whether a suspect is pinged once more before it is declared dead. Default: true. */
-  readonly lastChance?: boolean;
+  readonly lastChance?: boolean | undefined;
   /** The worst local health; a member's own timeouts grow up to 1 + this times. 0: they do not. Default: 8. */
-  readonly maxLocalHealth?: number;
+  readonly maxLocalHealth?: number | undefined;
   /** Whether time in which this member did not run moves all its deadlines. Default: true. */
-  readonly shiftOverSleep?: boolean;
+  readonly shiftOverSleep?: boolean | undefined;
   /** After so many periods without any message this member suspects nobody. Infinity: never. Default: 2. */
-  readonly outagePeriods?: number;
+  readonly outagePeriods?: number | undefined;
   /** Whether a member that was declared dead comes back with a later incarnation. Else it goes silent. Default: true. */
-  readonly rejoin?: boolean;
+  readonly rejoin?: boolean | undefined;
   /** How many pings a period all members together send to one that died, so that a healed network is noticed. Default: 4. */
-  readonly pingsToDead?: number;
+  readonly pingsToDead?: number | undefined;
 }
 
-export type ResolvedOptions = Required<DetectorOptions>;
+export type ResolvedOptions = Complete<DetectorOptions>;
 
 const where = "failure detector";
 /** The longest period: an hour. */

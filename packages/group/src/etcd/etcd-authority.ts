@@ -29,34 +29,34 @@ export interface EtcdOptions {
   /** The servers of one cluster: `http://10.0.0.1:2379`. One that does not answer is followed by the next. */
   readonly endpoints: string | readonly string[];
   /** Where the groups are in etcd. Default: "/cinnabar/groups". */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /**
    * For how long a member that does not renew its lease stays in the view. Whole seconds, from 2000 to 3,600,000; etcd
    * has a lower bound of its own, by its election timeout. Default: 10,000.
    */
-  readonly leaseMs?: number;
+  readonly leaseMs?: number | undefined;
   /**
    * Whether a death that the failure detector of this member reports removes a member whose lease still runs. That one may
    * live, cut off from the others and from etcd, and goes on until its own lease ends: up to `leaseMs` after it was
    * removed. With `false` a dead member stays in the view for up to `leaseMs`. Give all members the same.
    * Default: true with `whenUnreachable: "wait"`, and false with "end", so that members end before others remove them.
    */
-  readonly evictReported?: boolean;
+  readonly evictReported?: boolean | undefined;
   /**
    * What a member does that has not reached etcd for as long as its lease lasts, so that others may have removed it.
    * `wait`: goes on with the view that it has. `end`: its group has the event `lost`, and the application must stop
    * serving then. It comes before others can remove the member, unless `evictReported` is true at one of them or the event
    * loop here is blocked. Give all members the same. Default: `wait`.
    */
-  readonly whenUnreachable?: "wait" | "end";
+  readonly whenUnreachable?: "wait" | "end" | undefined;
   /** For a cluster with authentication. */
-  readonly user?: { readonly name: string; readonly password: string };
+  readonly user?: { readonly name: string; readonly password: string } | undefined;
   /** How long joining and observing wait for etcd, besides the signal. Default: 30,000. */
-  readonly connectTimeoutMs?: number;
+  readonly connectTimeoutMs?: number | undefined;
   /** How long one request waits. Default: 5,000. */
-  readonly requestTimeoutMs?: number;
+  readonly requestTimeoutMs?: number | undefined;
   /** Default: the global one. One of `undici` can present a certificate. */
-  readonly fetch?: typeof fetch;
+  readonly fetch?: typeof fetch | undefined;
 }
 
 const leastLeaseMs = 2000;

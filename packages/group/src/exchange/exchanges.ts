@@ -26,15 +26,15 @@ export interface ExchangeOptions {
    * What happens when a member dies before all have come. "break": all others fail with `aborted`. "shrink": they go on
    * without it. Default "break".
    */
-  readonly onDeath?: "break" | "shrink";
+  readonly onDeath?: "break" | "shrink" | undefined;
   /** How long this member waits for the others, in milliseconds. Default 60,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /**
    * The shape of the tree, as collectives have it. That of the member with the lowest rank counts. Default "auto".
    */
-  readonly tree?: TreeShape | "auto";
+  readonly tree?: TreeShape | "auto" | undefined;
   /** Combines up waiting. This member counts as one that has come, where that is known already. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 const fields = {

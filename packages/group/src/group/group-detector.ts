@@ -18,19 +18,19 @@ export interface GroupDetectorOptions {
    */
   readonly address: string;
   /** How it works. */
-  readonly options?: DetectorOptions;
+  readonly options?: DetectorOptions | undefined;
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
-  readonly stalledAfterMs?: number;
+  readonly stalledAfterMs?: number | undefined;
   /**
    * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
    * is believed.
    */
-  readonly key?: Uint8Array;
+  readonly key?: Uint8Array | undefined;
   /**
    * How members prove who they are, where `address` is a URL: as `security` of `Engine.open`, without the functions that
    * decide. An engine with `security` wants it. Default: they do not.
    */
-  readonly security?: DetectorSecurity;
+  readonly security?: DetectorSecurity | undefined;
 }
 
 const fields = {

@@ -33,7 +33,7 @@ export interface ObserveOptions {
   /** Decides about membership. */
   readonly authority: Authority;
   /** Gives up while the authority is asked. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The options of `joinGroup` and `createGroup`. */
@@ -44,27 +44,27 @@ export interface JoinOptions extends ObserveOptions {
    * which is not so for what the engine serves itself. One implementation can serve several groups. Barriers, exchanges
    * and variables are served in any case. Default: nothing else.
    */
-  readonly serve?: readonly Implementation[];
+  readonly serve?: readonly Implementation[] | undefined;
   /** The rank that this process wants. Default: the authority chooses one. */
-  readonly rank?: number;
+  readonly rank?: number | undefined;
   /** Where the others reach this process. Default: the URLs of the engine. */
-  readonly urls?: readonly string[];
+  readonly urls?: readonly string[] | undefined;
   /**
    * The worker lanes that serve for this member: what `openLanes` gives, or the incarnation of that and `urls` where
    * others reach it. Others call them by `group.at(rank).laneClient(Store)`. Default: none. A list of `staticAuthority`
    * has them by itself.
    */
-  readonly lanes?: { readonly incarnation: bigint; readonly urls: readonly string[] };
+  readonly lanes?: { readonly incarnation: bigint; readonly urls: readonly string[] } | undefined;
   /** What this member says of itself. Default: nothing. */
-  readonly metadata?: Readonly<Record<string, string>>;
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
   /** The failure detector of this member. Default: none, and nobody finds out by a detector that this member died. */
-  readonly detector?: GroupDetectorOptions;
+  readonly detector?: GroupDetectorOptions | undefined;
   /**
    * What happens when this process learns that it was removed from the group. `close`: its engine closes, so that it
    * serves nobody and calls nobody any more. `ignore`: nothing but the event `excluded`. A function decides by itself. It
    * may be called before `joinGroup` resolves, when nobody can listen to the event yet. Default: `close`.
    */
-  readonly onExcluded?: "close" | "ignore" | ((group: Group) => void);
+  readonly onExcluded?: "close" | "ignore" | ((group: Group) => void) | undefined;
 }
 
 const observeFields = {

@@ -15,7 +15,7 @@ export interface SubgroupOptions {
    * without it, and the process that takes its rank takes its place here. `false`: the subgroup breaks for good. Its
    * calls and collectives fail with `aborted`. Default `true`.
    */
-  readonly followRemovals?: boolean;
+  readonly followRemovals?: boolean | undefined;
 }
 
 const fields = { followRemovals: boolean(true) } satisfies FieldsOf<SubgroupOptions>;

@@ -44,18 +44,18 @@ export interface FailureDetectorOptions {
   /** All members, this one included. */
   readonly members: readonly LiveMember[];
   /** Called on the main thread. */
-  readonly onEvent?: (event: DetectorEvent) => void;
+  readonly onEvent?: ((event: DetectorEvent) => void) | undefined;
   /** How the detector works. */
-  readonly detector?: DetectorOptions;
+  readonly detector?: DetectorOptions | undefined;
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
-  readonly stalledAfterMs?: number;
+  readonly stalledAfterMs?: number | undefined;
   /**
    * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
    * is believed.
    */
-  readonly key?: Uint8Array;
+  readonly key?: Uint8Array | undefined;
   /** How members prove who they are, where a fabric carries the messages. Default: they do not. */
-  readonly security?: DetectorSecurity;
+  readonly security?: DetectorSecurity | undefined;
 }
 
 const leastKeyBytes = 16;

@@ -34,11 +34,13 @@ export interface GroupFromFileOptions {
    * What this process writes where there is no file yet: the group with itself as the only member. When several
    * processes try, one writes, and all read the same. Default: it waits for a file.
    */
-  readonly offer?: { readonly group: string; readonly urls: readonly string[]; readonly rank?: number };
+  readonly offer?:
+    | { readonly group: string; readonly urls: readonly string[]; readonly rank?: number | undefined }
+    | undefined;
   /** How long it waits for a file, in milliseconds. Default: 30,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Gives up waiting. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 const offerFields = {

@@ -6,9 +6,11 @@ import { RpcError } from "cinnabar/standard";
 /** The options of `srvSeeds`. */
 export interface SrvSeedsOptions {
   /** The scheme of the URLs. Default: `tcp`. */
-  readonly scheme?: "tcp" | "verbs" | "net";
+  readonly scheme?: "tcp" | "verbs" | "net" | undefined;
   /** Asks for the records. Default: `resolveSrv` of `node:dns/promises`. */
-  readonly resolve?: (name: string) => Promise<readonly Pick<SrvRecord, "name" | "port" | "priority">[]>;
+  readonly resolve?:
+    | ((name: string) => Promise<readonly Pick<SrvRecord, "name" | "port" | "priority">[]>)
+    | undefined;
 }
 
 const fields = {

@@ -234,29 +234,29 @@ export interface VariableOptions<S extends Schema> {
    * The value while no member knows one, or a function that makes it. The owner calls it, also after `invalidate`.
    * Default: there is none until somebody sets it.
    */
-  readonly initial?: InferInput<S> | (() => InferInput<S> | Promise<InferInput<S>>);
+  readonly initial?: InferInput<S> | (() => InferInput<S> | Promise<InferInput<S>>) | undefined;
 }
 
 /** The options of all that asks the owner. */
 export interface VariableCallOptions {
   /** How long it may take, in milliseconds. Default: 10,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Gives up. A change may have been made then. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** The options of `variable.get`. */
 export interface GetOptions extends VariableCallOptions {
   /** The copy of this member must have this version or a later one; else the owner is asked. Default: any version. */
-  readonly minVersion?: number;
+  readonly minVersion?: number | undefined;
 }
 
 /** The options of `variable.set` and `variable.invalidate`. */
 export interface SetOptions extends VariableCallOptions {
   /** Fails with a `VersionConflictError` unless this is the newest version. Default: sets it in any case. */
-  readonly ifVersion?: number;
+  readonly ifVersion?: number | undefined;
   /** Resolves when all members of the view have it, and not when the owner has. Default: false. */
-  readonly sync?: boolean;
+  readonly sync?: boolean | undefined;
 }
 
 const variableFields = {

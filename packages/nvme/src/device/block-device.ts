@@ -34,13 +34,13 @@ export class BlockDeviceError extends Error {
 /** How a write is done. */
 export interface WriteOptions {
   /** Force unit access: the promise resolves when these blocks survive a loss of power. Default: false. */
-  readonly fua?: boolean;
+  readonly fua?: boolean | undefined;
 }
 
 /** How blocks are zeroed. */
 export interface WriteZeroesOptions extends WriteOptions {
   /** The device may give up the space of the blocks, where it reads zeroes there. Default: false. */
-  readonly mayTrim?: boolean;
+  readonly mayTrim?: boolean | undefined;
 }
 
 /** Blocks next to each other that are of one kind. */

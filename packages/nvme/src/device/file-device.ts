@@ -13,13 +13,13 @@ export interface FileDeviceOptions {
    * None is made in /dev, outside of /dev/shm: a device is missing there. The size of a block special file must be
    * given. Default: the size of the file, which must exist.
    */
-  readonly bytes?: number;
+  readonly bytes?: number | undefined;
   /** The smallest unit of reads and writes, in bytes: a power of two from 512 to 65,536. Default: 4,096. */
-  readonly blockBytes?: number;
+  readonly blockBytes?: number | undefined;
   /** The file is opened for reading alone; writes, zeroes and trims fail. Default: false. */
-  readonly isReadOnly?: boolean;
+  readonly isReadOnly?: boolean | undefined;
   /** Goes around the page cache (O_DIRECT) where the file and its system can do so. Default: true. */
-  readonly isDirect?: boolean;
+  readonly isDirect?: boolean | undefined;
 }
 
 const fields = {

@@ -7,12 +7,12 @@ export interface LosesPowerOptions {
    * How many bytes the cache of the device holds, at least one block. A full cache writes its oldest blocks through,
    * as a disk may do at any time. Default: 64 MiB.
    */
-  readonly cacheBytes?: number;
+  readonly cacheBytes?: number | undefined;
   /**
    * Decides at a cut which blocks of the cache reached the disk by chance: it gets the offset of each. By default
    * none did.
    */
-  readonly keeps?: (offset: number) => boolean;
+  readonly keeps?: ((offset: number) => boolean) | undefined;
 }
 
 const fields = {

@@ -7,9 +7,9 @@ export interface DeviceOptions {
   /** The size in bytes: a multiple of `blockBytes`. */
   readonly bytes: number;
   /** The smallest unit of reads and writes, in bytes: a power of two from 512 to 65,536. Default: 4,096. */
-  readonly blockBytes?: number;
+  readonly blockBytes?: number | undefined;
   /** Writes, zeroes and trims fail. Default: false. */
-  readonly isReadOnly?: boolean;
+  readonly isReadOnly?: boolean | undefined;
 }
 
 const fields = {

@@ -34,7 +34,7 @@ export interface AssociationOptions {
   /** 0: none. */
   readonly keepAliveMs: number;
   /** Called when the access to a namespace may be another. */
-  readonly accessChanged?: () => void;
+  readonly accessChanged?: (() => void) | undefined;
 }
 
 /** Opens a queue of a transport with so many entries. */

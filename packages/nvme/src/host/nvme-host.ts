@@ -51,13 +51,13 @@ export interface NvmeConnectionOptions {
    * The NQN of this host, which targets admit. Default: one with a random UUID. Give one where the target admits hosts
    * by name.
    */
-  readonly hostNqn?: string;
+  readonly hostNqn?: string | undefined;
   /** A digest over each header. Default: false. */
-  readonly headerDigest?: boolean;
+  readonly headerDigest?: boolean | undefined;
   /** A digest over data: those that TCP's checksum misses are found. Default: false. */
-  readonly dataDigest?: boolean;
+  readonly dataDigest?: boolean | undefined;
   /** How long a connection, and the answer to a command, may take, in milliseconds. Default: 30,000. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** The options of `NvmeHost.connect`. */
@@ -70,25 +70,25 @@ export interface NvmeHostOptions extends NvmeConnectionOptions {
    */
   readonly paths: readonly NvmePath[];
   /** I/O queues of each path: connections beside that of the admin queue, at most 64. Default: 1. */
-  readonly queues?: number;
+  readonly queues?: number | undefined;
   /** Commands under way in a queue, at most 1,023. More wait at the host. The target may allow fewer. Default: 64. */
-  readonly queueDepth?: number;
+  readonly queueDepth?: number | undefined;
   /**
    * For how long a target keeps what it has of a host that is silent, in milliseconds. The host speaks twice in that
    * time. 0: for ever. Default: 10,000.
    */
-  readonly keepAliveMs?: number;
+  readonly keepAliveMs?: number | undefined;
   /** How long to wait before a path that was lost, or could not be connected, is tried again. Default: 1,000. */
-  readonly reconnectMs?: number;
+  readonly reconnectMs?: number | undefined;
   /** How long operations wait when no path is connected, in milliseconds. Default: 60,000. */
-  readonly lossTimeoutMs?: number;
+  readonly lossTimeoutMs?: number | undefined;
   /**
    * The secret of this host, as `makeSecret` gives it: it is proved to targets that ask for it, by DH-HMAC-CHAP. Such
    * targets know `hostNqn`.
    */
-  readonly secret?: string;
+  readonly secret?: string | undefined;
   /** The secret of the subsystem. A target that does not prove that it has it is not used. It takes `secret`, too. */
-  readonly controllerSecret?: string;
+  readonly controllerSecret?: string | undefined;
 }
 
 /** One path at this moment. */

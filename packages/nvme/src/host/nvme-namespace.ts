@@ -15,7 +15,7 @@ export interface NvmeOperationOptions {
    * Gives the operation up: its promise rejects with the signal's reason, and its buffer is free again. A write that
    * was sent may be done nevertheless.
    */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A namespace of a target as a device. `close` waits for its operations; the host stays connected. */

@@ -12,20 +12,20 @@ import { type RequestCounts, Transmission } from "./transmission.ts";
 /** The options of `serveNbd`. */
 export interface NbdOptions extends ConnectionLimits {
   /** The name of the export. Clients that name none get it, too. Default: `disk`. */
-  readonly name?: string;
+  readonly name?: string | undefined;
   /**
    * The path of a Unix socket, which this user alone may open. Default: `disk.sock` in a new folder of the system's
    * folder for temporary files, unless `port` is given.
    */
-  readonly path?: string;
+  readonly path?: string | undefined;
   /** Listens at a TCP port instead; 0 takes a free one. Without `tls` everybody who reaches it is served. Default: none. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** The address to listen at, beside `port`. Default: `127.0.0.1`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** Certificates. Clients must use TLS 1.2 or 1.3 then. Default: none, and STARTTLS is refused. */
-  readonly tls?: NbdTlsOptions;
+  readonly tls?: NbdTlsOptions | undefined;
   /** Memory for the data of one connection's requests, in bytes, at least 256 KiB. Default: 4 MiB. */
-  readonly maxBytesPerConnection?: number;
+  readonly maxBytesPerConnection?: number | undefined;
 }
 
 const upgrade: Field<TlsUpgrade> = {

@@ -13,9 +13,9 @@ export interface NbdTlsOptions {
    * The certificates of authorities. A client must have a certificate that one of them has issued. Default: none, and
    * every client that speaks TLS is served.
    */
-  readonly ca?: PemSource;
+  readonly ca?: PemSource | undefined;
   /** Revocation lists of clients' certificates, one in force for each authority, beside `ca`. Default: none. */
-  readonly crl?: PemSource;
+  readonly crl?: PemSource | undefined;
 }
 
 export const tlsFields = {

@@ -1,5 +1,14 @@
 import { createHash, randomBytes, randomInt } from "node:crypto";
-import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
+import {
+  type Complete,
+  checkedBy,
+  fail,
+  integer,
+  list,
+  required,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
 import type { Implementation } from "cinnabar/standard";
 import { ControllerAuthentication, type HostProof } from "../authentication/controller-side.ts";
 import { serveCapsules } from "../calls/capsule-server.ts";
@@ -41,9 +50,9 @@ export interface NvmeTargetBase {
 /** The options of `NvmeTarget.listen`. */
 export interface NvmeTargetOptions extends NvmeTargetBase, ConnectionLimits {
   /** The address to listen at. Default: `127.0.0.1`. */
-  readonly host?: string;
+  readonly host?: string | undefined;
   /** The TCP port; 0 takes a free one. Default: 4420. */
-  readonly port?: number;
+  readonly port?: number | undefined;
 }
 
 /** A subsystem whose fields were checked. */
@@ -113,7 +122,7 @@ export class NvmeTarget implements AsyncDisposable {
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
-    limits: Required<ConnectionLimits>,
+    limits: Complete<ConnectionLimits>,
     maxBytes: number,
   ) {
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);

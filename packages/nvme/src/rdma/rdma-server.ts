@@ -1,3 +1,4 @@
+import type { Complete } from "cinnabar/options";
 import { integer, required, resolveOptions, text } from "cinnabar/options";
 import { type QueuePair, QueuePairListener } from "cinnabar/queue-pairs";
 import type { Command } from "../nvme/command.ts";
@@ -17,9 +18,9 @@ export interface NvmeRdmaOptions extends ConnectionLimits {
   /** The address of an RDMA device of this machine, such as `10.0.0.7`. */
   readonly host: string;
   /** The port, in RDMA's own space of ports; 0 takes a free one. Default: 4420. */
-  readonly port?: number;
+  readonly port?: number | undefined;
   /** Memory for the data of all commands at a time, in bytes, pinned as long as it listens. Default: 32 MiB. */
-  readonly dataBytes?: number;
+  readonly dataBytes?: number | undefined;
 }
 
 const fields = {
@@ -47,7 +48,7 @@ export class RdmaServer {
   private constructor(
     listener: QueuePairListener,
     bounds: ConnectionBounds,
-    { dataBytes, stallTimeoutMs }: Required<Pick<NvmeRdmaOptions, "dataBytes" | "stallTimeoutMs">>,
+    { dataBytes, stallTimeoutMs }: Complete<Pick<NvmeRdmaOptions, "dataBytes" | "stallTimeoutMs">>,
     { connect, maxBytes }: RdmaServerOptions,
   ) {
     this.#listener = listener;

@@ -1,15 +1,16 @@
+import type { Complete } from "cinnabar/options";
 import { integer, milliseconds } from "cinnabar/options";
 
 /** Bounds of the connections of a server. */
 export interface ConnectionLimits {
   /** How many connections may be past their handshake. Default: 256. */
-  readonly maxConnections?: number;
+  readonly maxConnections?: number | undefined;
   /** How many connections may be in their handshake. One more ends the oldest of them. Default: 1,024. */
-  readonly maxHandshakes?: number;
+  readonly maxHandshakes?: number | undefined;
   /** How long a handshake may take, in milliseconds. Default: 10,000. */
-  readonly handshakeTimeoutMs?: number;
+  readonly handshakeTimeoutMs?: number | undefined;
   /** How long a peer may stop within a message or leave what it was sent untaken, in milliseconds. Default: 30,000. */
-  readonly stallTimeoutMs?: number;
+  readonly stallTimeoutMs?: number | undefined;
 }
 
 export const limitFields = {
@@ -29,7 +30,7 @@ export interface ConnectionCounts {
   readonly refused: number;
 }
 
-type HandshakeLimits = Required<Omit<ConnectionLimits, "stallTimeoutMs">>;
+type HandshakeLimits = Complete<Omit<ConnectionLimits, "stallTimeoutMs">>;
 
 /** The connections of a server: how many there are, and how long each may be in its handshake. */
 export class ConnectionBounds {

@@ -3,6 +3,7 @@ import { chmod, lstat, mkdtemp, rm, unlink } from "node:fs/promises";
 import { connect, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Complete } from "cinnabar/options";
 import { ConnectionBounds, type ConnectionCounts, type ConnectionLimits } from "./connection-bounds.ts";
 
 /** One connection, as the server's subject makes it. */
@@ -37,7 +38,7 @@ export class SocketServer {
   #closed: Promise<void> | undefined;
   #runs = new Set<Promise<void>>();
 
-  constructor(limits: Required<ConnectionLimits>, make: (socket: Socket) => Connection) {
+  constructor(limits: Complete<ConnectionLimits>, make: (socket: Socket) => Connection) {
     this.#stallTimeoutMs = limits.stallTimeoutMs;
     this.#bounds = new ConnectionBounds(limits);
     this.#make = make;

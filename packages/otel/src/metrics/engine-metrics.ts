@@ -16,9 +16,9 @@ import { Totals } from "./totals.ts";
 /** The options of `EngineMetrics.add`. */
 export interface AddOptions {
   /** Attributes of all series of the source. Series that are alike are summed. Default: none. */
-  readonly attributes?: Attributes;
+  readonly attributes?: Attributes | undefined;
   /** Whether the series of lanes have the attribute `cinnabar.lane`. Otherwise they are summed. Default false. */
-  readonly perLane?: boolean;
+  readonly perLane?: boolean | undefined;
 }
 
 const addFields = {
