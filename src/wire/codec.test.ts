@@ -1,3 +1,4 @@
+import { parse } from "node:querystring";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { decodeAt } from "./decode-value.ts";
@@ -347,6 +348,62 @@ describe("what travels", () => {
     ["an own __proto__", { a: JSON.parse('{"__proto__":1}') }, "map key __proto__ is not allowed at .a"],
   ])("refuses %s and says where it is", (_, value, message) => {
     expect(() => encode(value)).toThrow(new EncodeError(`the value cannot be encoded: ${message}`));
+  });
+
+  class Counter {
+    #count = 1;
+    get count() {
+      return this.#count;
+    }
+  }
+  class Walk {
+    #at = 0;
+    next() {
+      return { done: true, value: this.#at };
+    }
+    [Symbol.iterator]() {
+      return this;
+    }
+  }
+  it.each([
+    ["Math", Math, "a Math"],
+    ["JSON", JSON, "a JSON"],
+    ["Reflect", Reflect, "a Reflect"],
+    ["Atomics", Atomics, "a Atomics"],
+    ["an iterator of an array", [1].values(), "a Array Iterator"],
+    ["an iterator of a map", new Map([[1, 2]]).entries(), "a Map Iterator"],
+    ["an iterator of a set", new Set([1]).values(), "a Set Iterator"],
+    ["an iterator of a text", "ab"[Symbol.iterator](), "a String Iterator"],
+    ["matches", "ab".matchAll(/a/g), "a RegExp String Iterator"],
+    ["a generator", (function* () {})(), "a Generator"],
+    ["a generator with a field", Object.assign((function* () {})(), { a: 1 }), "a Generator"],
+    ["an asynchronous generator", (async function* () {})(), "a AsyncGenerator"],
+    ["an iterator of another realm", runInNewContext("[1].values()"), "a Array Iterator"],
+    ["Math of another realm", runInNewContext("Math"), "a Math"],
+    ["private fields", new Counter(), "a Counter without fields of its own"],
+    ["an iterator of a class", new Walk(), "a Walk without fields of its own"],
+    ["a nameless class", new (class {})(), "an object without fields of its own"],
+    [
+      "a class of another realm",
+      runInNewContext("new (class A { #a = 1 })()"),
+      "a A without fields of its own",
+    ],
+    ["inherited fields", Object.create({ a: 1 }), "an object without fields of its own"],
+    [
+      "inherited fields alone",
+      Object.create({ __proto__: null, a: 1 }),
+      "an object without fields of its own",
+    ],
+  ])("refuses what would arrive as an empty object: %s", (_, value, what) => {
+    const message = `the value cannot be encoded: it holds ${what}`;
+    expect(() => encode(value)).toThrow(new EncodeError(message));
+    expect(() => encode({ items: [value] })).toThrow(new EncodeError(`${message} at .items[0]`));
+  });
+
+  it("sends empty objects that are plain, those of another realm and without a prototype, too", () => {
+    const empty = [{}, Object.create(null), runInNewContext("({})"), Object.create(Object.create(null))];
+    expect(travel(empty)).toEqual([{}, {}, {}, {}]);
+    expect(travel(parse(""))).toEqual({});
   });
 
   it("sends what has a kind of its own and fields, and a toJSON that is no function", () => {

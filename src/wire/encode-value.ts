@@ -145,6 +145,7 @@ function write(value: unknown, at: number, depth: number): number {
 
 function writeObject(object: Record<string, unknown>, start: number, depth: number): number {
   const keys = Object.keys(object);
+  if (keys.length === 0) return writeEmpty(object, start, depth);
   let at = writeCount(keys.length, 0x80, 0xde, start);
   enter(keys.length, depth);
   const place = placeOfKeys(keys);
@@ -166,6 +167,39 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
   }
   if (place >= 0) noteShape(shape, place, keys);
   return at;
+}
+
+/** Writes an object without own fields: it would arrive as an empty one, whatever it keeps elsewhere. */
+function writeEmpty(object: object, at: number, depth: number): number {
+  const what = hiddenIn(object);
+  if (what !== "") refuse(`it holds ${what}`, depth);
+  target[at] = 0x80;
+  return at + 1;
+}
+
+/** What an object without own fields is, unless it is a plain one; "" for a plain one. */
+function hiddenIn(object: object): string {
+  const kind = kindOf(object);
+  if (kind !== "Object") return `a ${kind}`;
+  if (isPlain(object)) return "";
+  const { name } = object.constructor ?? {};
+  const what = typeof name === "string" && name !== "" && name !== "Object" ? `a ${name}` : "an object";
+  return `${what} without fields of its own`;
+}
+
+/** Whether nothing but what all objects have is inherited. A dictionary may have an empty prototype. */
+function isPlain(object: object): boolean {
+  const parent: object | null = Object.getPrototypeOf(object);
+  if (parent === Object.prototype || parent === null) return true;
+  // The Object.prototype of another realm has this method, too.
+  return (
+    Object.getPrototypeOf(parent) === null &&
+    (Object.hasOwn(parent, "isPrototypeOf") || Reflect.ownKeys(parent).length === 0)
+  );
+}
+
+function kindOf(value: object): string {
+  return Object.prototype.toString.call(value).slice("[object ".length, -1);
 }
 
 /** An object with these keys was written without code of its own. */
@@ -377,8 +411,8 @@ function writeOther(value: object, at: number, depth: number): number {
     const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
     return writeElements(numberOf(value, depth), bytes, at);
   }
-  const name = unsendable(value);
-  if (name !== "") refuse(`it holds a ${name}`, depth);
+  const kind = kindOf(value);
+  if (unsendableKinds.has(kind)) refuse(`it holds a ${kind}`, depth);
   return writeObject(value as Record<string, unknown>, at, depth);
 }
 
@@ -391,19 +425,11 @@ function errorParts(error: Error): unknown[] {
   return parts;
 }
 
-/** Objects of these kinds have nothing that a receiver could use, or not what they look like. */
-const unsendableKinds = new Set(
-  ["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"].map(
-    (name) => `[object ${name}]`,
-  ),
-);
-
-/** What an object is that would arrive as an empty one though it holds something; "" for all others. */
-function unsendable(value: object): string {
-  const kind = Object.prototype.toString.call(value);
-  if (kind === "[object Object]") return "";
-  return unsendableKinds.has(kind) || Object.keys(value).length === 0 ? kind.slice(8, -1) : "";
-}
+/** Objects of these kinds have nothing that a receiver could use, or not what they look like, whatever fields they have. */
+const unsendableKinds = new Set([
+  ...["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"],
+  ...["Generator", "AsyncGenerator"],
+]);
 
 /** The result of the value's `toJSON`, or the value itself. */
 function toJson(value: object): unknown {
