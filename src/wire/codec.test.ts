@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { decodeAt } from "./decode-value.ts";
 import { type EncodeTarget, encode, encodeAt } from "./encode-value.ts";
-import { DecodeError, EncodeError, type RegionCodec } from "./extension.ts";
+import { DecodeError, EncodeError, type RegionCodec, typedArrays } from "./extension.ts";
 import { registerRegionClass } from "./region-descriptor.ts";
 
 const target = (bytes: number): EncodeTarget => Buffer.alloc(bytes, 0xee);
@@ -294,6 +294,53 @@ describe("what travels", () => {
     expect(travel(Object.assign(valid, { toJSON: () => "five" }))).toBe("five");
   });
 
+  it.each([
+    ["a Map", "new Map([['a', new Map([[1, 2]])]])", new Map([["a", new Map([[1, 2]])]])],
+    ["a Set", "new Set([1, 'a'])", new Set([1, "a"])],
+    ["a class that extends Map", "new (class Pairs extends Map {})([[1, 2]])", new Map([[1, 2]])],
+    ["a RegExp", "/a/gi", /a/gi],
+    [
+      "an Error",
+      "new TypeError('bad', { cause: new Map([[1, 2]]) })",
+      new TypeError("bad", { cause: new Map([[1, 2]]) }),
+    ],
+    [
+      "an AggregateError",
+      "new AggregateError([new RangeError('r')], 'all')",
+      new AggregateError([new RangeError("r")], "all"),
+    ],
+    ["an ArrayBuffer", "Uint8Array.of(1, 2).buffer", Uint8Array.of(1, 2).buffer],
+    ["a DataView", "new DataView(Uint8Array.of(1, 2).buffer)", new DataView(Uint8Array.of(1, 2).buffer)],
+    ["bytes", "Uint8Array.of(1, 2)", Uint8Array.of(1, 2)],
+    ...typedArrays
+      .filter((Class) => !Class.name.startsWith("Big"))
+      .map((Class) => [Class.name, `${Class.name}.of(1, 2)`, (Class as typeof Int8Array).of(1, 2)] as const),
+    ["BigInt64Array", "BigInt64Array.of(-1n)", BigInt64Array.of(-1n)],
+    ["BigUint64Array", "BigUint64Array.of(1n)", BigUint64Array.of(1n)],
+    ["a plain object with an array", "({ a: [1, { b: 2 }] })", { a: [1, { b: 2 }] }],
+  ] as const)("takes %s of another realm for one of this realm", (_, source, own) => {
+    const foreign = runInNewContext(source);
+    expect(hex(encode({ foreign: [foreign] }))).toBe(hex(encode({ foreign: [own] })));
+    expect(travel(foreign)).toEqual(travel(own));
+  });
+
+  it.each([
+    ["a Map", "new Map([['a', { f() {} }]])", "it holds a function at .in[value 0].f"],
+    ["a Set", "new Set([1, () => {}])", "it holds a function at .in[element 1]"],
+    ["an Error", "new Error('e', { cause: { f() {} } })", "it holds a function at .in.cause.f"],
+    ["a promise", "Promise.resolve(1)", "it holds a Promise at .in"],
+    ["a WeakMap", "new WeakMap()", "it holds a WeakMap at .in"],
+    ["shared memory", "new SharedArrayBuffer(8)", "it holds a SharedArrayBuffer at .in"],
+    [
+      "what only says that it is a Map",
+      "({ __proto__: null, [Symbol.toStringTag]: 'Map' })",
+      "it holds a Map at .in",
+    ],
+  ])("refuses what a receiver would not know in %s of another realm", (_, source, message) => {
+    const value = { in: runInNewContext(source) };
+    expect(() => encode(value)).toThrow(new EncodeError(`the value cannot be encoded: ${message}`));
+  });
+
   it.each([true, false])(
     "keeps invalid dates in maps that come often; may make code: %s",
     async (mayMakeCode) => {
@@ -382,17 +429,17 @@ describe("what travels", () => {
     ["Math of another realm", runInNewContext("Math"), "a Math"],
     ["private fields", new Counter(), "a Counter without fields of its own"],
     ["an iterator of a class", new Walk(), "a Walk without fields of its own"],
-    ["a nameless class", new (class {})(), "an object without fields of its own"],
+    ["a nameless class", new (class {})(), "a nameless object without fields of its own"],
     [
       "a class of another realm",
       runInNewContext("new (class A { #a = 1 })()"),
       "a A without fields of its own",
     ],
-    ["inherited fields", Object.create({ a: 1 }), "an object without fields of its own"],
+    ["inherited fields", Object.create({ a: 1 }), "a nameless object without fields of its own"],
     [
       "inherited fields alone",
       Object.create({ __proto__: null, a: 1 }),
-      "an object without fields of its own",
+      "a nameless object without fields of its own",
     ],
   ])("refuses what would arrive as an empty object: %s", (_, value, what) => {
     const message = `the value cannot be encoded: it holds ${what}`;

@@ -1,6 +1,15 @@
 // The global one is a getter, which costs 8 ns each time.
 import { Buffer } from "node:buffer";
-import { isDate } from "node:util/types";
+import {
+  isArrayBuffer,
+  isDataView,
+  isDate,
+  isMap,
+  isNativeError,
+  isRegExp,
+  isSet,
+  isUint8Array,
+} from "node:util/types";
 import { isA, textOf } from "../base/errors/thrown.ts";
 import { giveBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import {
@@ -171,20 +180,16 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
 
 /** Writes an object without own fields: it would arrive as an empty one, whatever it keeps elsewhere. */
 function writeEmpty(object: object, at: number, depth: number): number {
-  const what = hiddenIn(object);
-  if (what !== "") refuse(`it holds ${what}`, depth);
+  const kind = kindOf(object);
+  if (kind !== "Object") refuse(`it holds a ${kind}`, depth);
+  if (!isPlain(object)) refuse(`it holds a ${classNameOf(object)} without fields of its own`, depth);
   target[at] = 0x80;
   return at + 1;
 }
 
-/** What an object without own fields is, unless it is a plain one; "" for a plain one. */
-function hiddenIn(object: object): string {
-  const kind = kindOf(object);
-  if (kind !== "Object") return `a ${kind}`;
-  if (isPlain(object)) return "";
-  const { name } = object.constructor ?? {};
-  const what = typeof name === "string" && name !== "" && name !== "Object" ? `a ${name}` : "an object";
-  return `${what} without fields of its own`;
+function classNameOf(object: object): string {
+  const name: unknown = object.constructor?.name;
+  return typeof name === "string" && name !== "" && name !== "Object" ? name : "nameless object";
 }
 
 /** Whether nothing but what all objects have is inherited. A dictionary may have an empty prototype. */
@@ -395,18 +400,25 @@ function writeOther(value: object, at: number, depth: number): number {
     target.set(bytes, start);
     return start + bytes.length;
   }
+  // Objects of other realms are instances of no class of this one. Only they are asked for what they were made as.
+  const isForeign = !(value instanceof Object) && kindOf(value) !== "Object";
+  if (isForeign && isUint8Array(value)) return writeBinary(value, at);
   const json = toJson(value);
   if (json !== value) return write(json, at, depth);
   if (Array.isArray(value)) return writeArray(value, at, depth);
-  if (value instanceof Map) return writeTable(extension.map, [...value].flat(), 2, at, depth);
+  if (value instanceof Map || (isForeign && isMap(value)))
+    return writeTable(extension.map, [...value].flat(), 2, at, depth);
   if (isDate(value)) return writeDate(value.getTime(), at);
-  if (value instanceof Set) return writeTable(extension.set, [...value], 1, at, depth);
-  if (value instanceof RegExp) {
+  if (value instanceof Set || (isForeign && isSet(value)))
+    return writeTable(extension.set, [...value], 1, at, depth);
+  if (value instanceof RegExp || (isForeign && isRegExp(value))) {
     toil(regExpWork(value.source.length, value.flags), depth);
     return writeTagged(extension.regExp, [value.source, value.flags], at, depth);
   }
-  if (value instanceof Error) return writeTagged(extension.error, errorParts(value), at, depth);
-  if (value instanceof ArrayBuffer) return writeElements(arrayBufferNumber, new Uint8Array(value), at);
+  if (value instanceof Error || (isForeign && isNativeError(value)))
+    return writeTagged(extension.error, errorParts(value), at, depth);
+  if (value instanceof ArrayBuffer || (isForeign && isArrayBuffer(value)))
+    return writeElements(arrayBufferNumber, new Uint8Array(value), at);
   if (ArrayBuffer.isView(value)) {
     const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
     return writeElements(numberOf(value, depth), bytes, at);
@@ -421,7 +433,8 @@ const builtIns = new Set<unknown>([Map, Date, Set, Error, RegExp, ArrayBuffer, D
 
 function errorParts(error: Error): unknown[] {
   const parts: unknown[] = [`${error.name}`, `${error.message}`, error.cause];
-  if (error instanceof AggregateError) parts.push(error.errors);
+  if (error instanceof AggregateError || error.name === "AggregateError")
+    parts.push((error as AggregateError).errors);
   return parts;
 }
 
@@ -474,10 +487,17 @@ function writeElements(number: number, bytes: Uint8Array, at: number): number {
   return start + 2 + length;
 }
 
-function numberOf(value: ArrayBufferView, depth: number): number {
-  if (value instanceof DataView) return dataViewNumber;
-  const number = typedArrays.findIndex((Class) => value instanceof Class);
-  return number < 0 ? refuse(`it holds a ${value.constructor.name}`, depth) : number;
+/** The name of a typed array. The getter is inherited by those of all realms, and a class of the user's may hide it. */
+const typedArrayName = Object.getOwnPropertyDescriptor(
+  Object.getPrototypeOf(Uint8Array.prototype),
+  Symbol.toStringTag,
+)?.get as () => string;
+
+function numberOf(view: ArrayBufferView, depth: number): number {
+  if (isDataView(view)) return dataViewNumber;
+  const name = Reflect.apply(typedArrayName, view, []);
+  const number = typedArrays.findIndex((Class) => Class.name === name);
+  return number < 0 ? refuse(`it holds a ${name}`, depth) : number;
 }
 
 function writeDate(time: number, at: number): number {

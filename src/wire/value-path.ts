@@ -1,3 +1,5 @@
+import { isMap, isNativeError, isSet } from "node:util/types";
+
 /**
  * Where in a value the encoder is, for its errors. It leaves a trail: the index of the part that is being encoded, by
  * the depth of its collection. Keys would cost more to note.
@@ -35,7 +37,7 @@ function* stepsIn(value: unknown, depth: number, trail: Int32Array): Generator<S
   let at = value;
   for (let level = 0; level < depth; level++) {
     // Their tag is a level of its own.
-    if (at instanceof Map || at instanceof Set || at instanceof Error) level++;
+    if (isMap(at) || isSet(at) || isError(at)) level++;
     const step = stepInto(at, trail[level] as number);
     yield step;
     if (step === undefined) return;
@@ -56,18 +58,23 @@ interface Step {
 function stepInto(value: unknown, index: number): Step | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   if (Array.isArray(value)) return stepTo(value, String(index), `[${index}]`);
-  if (value instanceof Map) {
+  if (isMap(value)) {
     const text = `[${index % 2 === 0 ? "key" : "value"} ${index >> 1}]`;
     return { text, part: [...value].flat()[index] };
   }
-  if (value instanceof Set) return { text: `[element ${index}]`, part: [...value][index] };
-  if (value instanceof Error) {
+  if (isSet(value)) return { text: `[element ${index}]`, part: [...value][index] };
+  if (isError(value)) {
     if (index === 3) return stepTo(value, "errors", ".errors");
     return stepTo(value, "cause", ".cause");
   }
   const key = Object.keys(value)[index];
   if (key === undefined || "toJSON" in value) return undefined;
   return stepTo(value, key, /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`);
+}
+
+/** Of whatever realm. */
+function isError(value: unknown): boolean {
+  return value instanceof Error || isNativeError(value);
 }
 
 function stepTo(value: object, key: string, text: string): Step | undefined {
