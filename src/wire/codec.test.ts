@@ -453,6 +453,28 @@ describe("what travels", () => {
     expect(travel(parse(""))).toEqual({});
   });
 
+  it("sends what an own toJSON of a plain object returns, as of an instance, and calls it once", () => {
+    const money = (cents: number) => {
+      const toJSON = vi.fn(function json(this: { cents: number }) {
+        return { text: `${this.cents} cents` };
+      });
+      return { cents, toJSON };
+    };
+    const prices = [money(1), money(2)];
+    expect(travel({ prices })).toEqual({ prices: [{ text: "1 cents" }, { text: "2 cents" }] });
+    for (const { toJSON } of prices) expect(toJSON).toHaveBeenCalledOnce();
+    expect(travel({ toJSON: () => undefined })).toBeUndefined();
+    expect(travel(Object.assign(Object.create(null), { toJSON: () => [1] }))).toEqual([1]);
+    expect(travel(runInNewContext("({ a: 1, toJSON: () => 5 })"))).toBe(5);
+    // Data of this name may come as often as it takes until such objects get code of their own.
+    for (let i = 0; i < 100; i++) expect(travel({ a: i, toJSON: "no" })).toEqual({ a: i, toJSON: "no" });
+    expect(travel({ a: 1, toJSON: () => "yes" })).toBe("yes");
+    const same: object = { a: 1, toJSON: () => same };
+    expect(() => encode({ same })).toThrow("the value cannot be encoded: it holds a function at .same…");
+    const endless: object = { toJSON: () => ({ ...endless }) };
+    expect(() => encode(endless)).toThrow("the value cannot be encoded: it is too deep or too long");
+  });
+
   it("sends what has a kind of its own and fields, and a toJSON that is no function", () => {
     class Tagged {
       readonly a = 1;

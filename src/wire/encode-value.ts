@@ -166,6 +166,10 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
       return end;
     }
   }
+  if (keys.includes("toJSON")) {
+    const json = toJson(object);
+    if (json !== object) return write(json, start, depth);
+  }
   for (let i = 0; i < keys.length; i++) {
     const key = keys[i] as string;
     if (key === "__proto__") refuse("map key __proto__ is not allowed", depth);

@@ -110,7 +110,10 @@ export function placeOfKeys(keys: readonly string[]): number {
   return (length * 67 + ends + first.length * 7 + last.length * 13) & (places - 1);
 }
 
-/** Keys that may be in generated code. No numbers: they would change the order of an object's keys. */
+/**
+ * Keys that may be in generated code. No numbers: they would change the order of an object's keys. A `toJSON` may be a
+ * method, which the encoder calls.
+ */
 function isName(key: string): boolean {
-  return /^[A-Za-z_$][\w$]{0,30}$/.test(key) && key !== "__proto__";
+  return /^[A-Za-z_$][\w$]{0,30}$/.test(key) && key !== "__proto__" && key !== "toJSON";
 }
