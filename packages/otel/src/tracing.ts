@@ -4,6 +4,7 @@ import {
   type Context,
   context,
   createContextKey,
+  type ProxyTracerProvider,
   propagation,
   ROOT_CONTEXT,
   type Span,
@@ -23,7 +24,7 @@ import { isIterable, TracedItems } from "./traced-items.ts";
 
 /** The options of `tracing`. */
 export interface TracingOptions {
-  /** Makes the tracer. Default: the provider that is registered globally. */
+  /** Makes the tracer. Default: the provider that is registered globally when a call is made. */
   readonly tracerProvider?: TracerProvider | undefined;
   /** Whether each `get` and `put` of a handler is a span of its own, of kind INTERNAL. Default false. */
   readonly transferSpans?: boolean | undefined;
@@ -50,9 +51,10 @@ const fields = {
  */
 export function tracing(options: TracingOptions = {}): Middleware {
   const { tracerProvider, transferSpans } = resolveOptions("tracing", options, fields);
-  const tracer = (tracerProvider ?? trace).getTracer("cinnabar-otel");
+  const tracers = new Tracers(tracerProvider);
   listen();
   return (call, next) => {
+    const tracer = tracers.current();
     const isClient = call.side === "client";
     const parent = isClient ? callersContext(call.metadata) : servedContext(call.metadata);
     const span = tracer.startSpan(
@@ -74,6 +76,44 @@ export function tracing(options: TracingOptions = {}): Middleware {
     if (!span.isRecording()) return context.with(inside, next);
     return new CallTrace(call, span, inside, transferSpans ? tracer : undefined).run(next);
   };
+}
+
+/** Where spans come from: the given provider, or the one that is registered globally when a call is made. */
+class Tracers {
+  readonly #given: Tracer | undefined;
+  #provider: TracerProvider | undefined;
+  #tracer: Tracer | undefined;
+  #hasWarned = false;
+
+  constructor(provider: TracerProvider | undefined) {
+    this.#given = provider?.getTracer(tracerName);
+  }
+
+  /** A provider may come after `tracing`, and from another copy of the API, which shares the global one alone. */
+  current(): Tracer {
+    if (this.#given !== undefined) return this.#given;
+    const provider = trace.getTracerProvider();
+    if (provider !== this.#provider || this.#tracer === undefined) {
+      this.#provider = provider;
+      this.#tracer = provider.getTracer(tracerName);
+    }
+    if (!this.#hasWarned && lacksProvider(provider)) {
+      this.#hasWarned = true;
+      process.emitWarning(
+        "cinnabar-otel: a call has no span, since no tracer provider is registered: call register() of the provider first, or pass tracing({ tracerProvider })",
+        "CinnabarWarning",
+      );
+    }
+    return this.#tracer;
+  }
+}
+
+const tracerName = "cinnabar-otel";
+
+/** Whether this is what the API has in the place of a provider that may be registered later. */
+function lacksProvider(provider: TracerProvider): boolean {
+  const { getDelegateTracer } = provider as Partial<ProxyTracerProvider>;
+  return getDelegateTracer !== undefined && getDelegateTracer.call(provider, tracerName) === undefined;
 }
 
 /** The context that a call is made in: of the active span or, where there is none, of the call that is being served. */
