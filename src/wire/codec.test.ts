@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { decodeAt } from "./decode-value.ts";
 import { type EncodeTarget, encode, encodeAt } from "./encode-value.ts";
-import { DecodeError, EncodeError, type RegionCodec, typedArrays } from "./extension.ts";
+import { DecodeError, EncodeError, type RegionCodec, TooLongError, typedArrays } from "./extension.ts";
 import { registerRegionClass } from "./region-descriptor.ts";
 
 const target = (bytes: number): EncodeTarget => Buffer.alloc(bytes, 0xee);
@@ -67,6 +67,37 @@ describe("encodeAt", () => {
     let deep: unknown = 0;
     for (let i = 0; i <= 100; i++) deep = [deep];
     expect(() => encode(deep)).toThrow(`${refused}nesting is deeper than 100 at [0]`);
+  });
+
+  it("ends where a value needs more than the limit, however long an array says it is", () => {
+    const limited = (value: unknown, limit: number) => () =>
+      encodeAt(target(64), 16, value, undefined, limit);
+    const tooLong = (bytes: number) => `the body has at least ${bytes} bytes, maxBodyBytes is `;
+    for (const length of [2 ** 32 - 1, 2 ** 29 + 1]) {
+      const sparse = new Array(length);
+      for (const value of [sparse, { rows: [sparse] }, new Map([["a", { sparse }]]), new Set([sparse])])
+        expect(limited(value, 2 ** 29)).toThrow(new TooLongError(`${tooLong(length)}${2 ** 29}`));
+    }
+    // Many that are short enough, and one whose parts are not read to their end.
+    let read = 0;
+    const counted = Array.from({ length: 5000 }, () => ({
+      get text() {
+        read++;
+        return "x".repeat(1000);
+      },
+    }));
+    expect(limited(counted, 100_000)).toThrow(TooLongError);
+    expect(read).toBeLessThan(200);
+    expect(
+      limited(
+        Array.from({ length: 1000 }, () => new Array(1000)),
+        100_000,
+      ),
+    ).toThrow(TooLongError);
+    expect(limited(["x".repeat(101)], 100)).toThrow(`${tooLong(102)}100`);
+    const { buffer, start, end } = encodeAt(target(64), 16, ["x".repeat(97)], undefined, 100);
+    expect(decodeAt(buffer, start, end)).toEqual(["x".repeat(97)]);
+    expect(travel(new Array(3))).toEqual([undefined, undefined, undefined]);
   });
 
   it("goes on after a failure as if nothing had been", () => {

@@ -21,6 +21,7 @@ import {
   maxDepth,
   packerOf,
   type RegionCodec,
+  TooLongError,
   tooDeep,
   typedArrays,
 } from "./extension.ts";
@@ -47,6 +48,9 @@ let view: DataView;
 /** The last offset at which `slack` bytes fit. */
 let room = 0;
 let work = 0;
+/** Where the value begins, and how many bytes it may have. */
+let origin = 0;
+let mostBytes = 0;
 /** The value that is being encoded. */
 let root: unknown;
 /** See `value-path.ts`. */
@@ -70,18 +74,27 @@ const encoded: Encoded = { buffer: Buffer.alloc(0), start: 0, end: 0 };
 let encoding = false;
 
 /**
- * Encodes `value` into `into` from `start` on. If it does not fit, the bytes are in another buffer: compare `buffer`
+ * Encodes `value` into `into` from `start` on. It ends early at a value that needs more than `limit` bytes; one that is
+ * longer and still fits the buffer may be returned. If it does not fit, the bytes are in another buffer: compare `buffer`
  * with `into`. That buffer is body memory, and the caller gives it back. The result object is reused by the next call.
  *
  * @throws EncodeError
  */
-export function encodeAt(into: EncodeTarget, start: number, value: unknown, regions?: RegionCodec): Encoded {
+export function encodeAt(
+  into: EncodeTarget,
+  start: number,
+  value: unknown,
+  regions?: RegionCodec,
+  limit = Number.POSITIVE_INFINITY,
+): Encoded {
   if (encoding) throw new EncodeError("a getter or toJSON made a call while its value was being encoded");
   encoding = true;
   target = into as Utf8Buffer;
   view = viewOf(into);
   room = into.length - slack;
   work = 0;
+  origin = start;
+  mostBytes = limit;
   context = regions;
   root = value;
   try {
@@ -111,6 +124,7 @@ export function encode(value: unknown, regions?: RegionCodec): Uint8Array {
 
 /** Continues in body memory with room for `bytes` at `at`, and `slack` after them. */
 function grow(at: number, bytes: number): void {
+  if (at + bytes - origin > mostBytes) refuseLength(at + bytes - origin);
   const longer = takeBodyMemory(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
   target.copy(longer, 0, 0, at);
   giveBodyMemory(target.buffer);
@@ -257,6 +271,8 @@ function roomFor(at: number, bytes: number): Uint8Array {
 
 function writeArray(array: readonly unknown[], start: number, depth: number): number {
   const { length } = array;
+  // Each value takes at least one byte. A sparse array may be longer than any message.
+  if (length > mostBytes) refuseLength(length);
   let at = writeCount(length, 0x90, 0xdc, start);
   enter(length, depth);
   for (let i = 0; i < length; i++) {
@@ -269,6 +285,10 @@ function writeArray(array: readonly unknown[], start: number, depth: number): nu
 /** Counts a collection of `parts` values at `depth`. An empty one is no deeper than a number. */
 function enter(parts: number, depth: number): void {
   if (depth >= maxDepth && parts > 0) refuseDepth(depth);
+}
+
+function refuseLength(bytes: number): never {
+  throw new TooLongError(`the body has at least ${bytes} bytes, maxBodyBytes is ${mostBytes}`);
 }
 
 function refuseDepth(depth: number): never {

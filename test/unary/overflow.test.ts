@@ -189,6 +189,22 @@ describe.each(transports)("a body over $name", (provider) => {
     expect(await api(Body).take({ bytes: pattern(1000, 1), seed: 1 })).toBe(1000);
   });
 
+  it("of a sparse array ends the call, both ways, before its holes are written", async () => {
+    const Sparse = service("sparse.v1", {
+      echo: unary({ input: z.unknown(), output: z.unknown() }),
+      give: unary({ output: z.unknown() }),
+    });
+    const sparse = { rows: new Array(2 ** 32 - 1) };
+    const served = implement(Sparse, { echo: (value) => value, give: () => sparse });
+    const { api } = await pair(provider, [served], { server: { onHandlerError: () => {} } });
+    const request = await failure(api(Sparse).echo(sparse));
+    expect(request).toMatchObject({ code: "invalid_argument", origin: "local" });
+    expect(request.message).toContain(`the body has at least ${2 ** 32 - 1} bytes, maxBodyBytes is `);
+    const answer = await failure(api(Sparse).give());
+    expect(answer).toMatchObject({ code: "resource_exhausted", origin: "remote" });
+    expect(await api(Sparse).echo([1])).toEqual([1]);
+  });
+
   it.each(["client", "server"])("in one message obeys maxBodyBytes of the %s, both ways", async (side) => {
     const { api, server } = await pair(provider, [carrying()], {
       [side]: { limits: { maxBodyBytes: 2048 } },

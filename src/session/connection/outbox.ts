@@ -240,14 +240,15 @@ export class Outbox implements SendListener, Flushable {
     const chunk = inPlace ? undefined : this.#chunkFor(before);
     const target = inPlace ? this.#target : (chunk?.bytes ?? scratch);
     const start = inPlace ? this.#at + before : chunk === undefined ? 0 : this.#waiting.reservedAt + before;
-    const encoded = this.#encode(target, start, value, regions, chunk);
+    // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
+    const isLimited = head.callId !== 0 && head.isControl !== true;
+    const limit = isLimited ? this.#listener.bodyLimit : Number.POSITIVE_INFINITY;
+    const encoded = this.#encode(target, start, value, regions, limit, chunk);
     const bytes = encoded.end - encoded.start;
     this.valueBytes = bytes;
     if (this.#closed) return;
     const flags = regions?.flags ?? 0;
-    // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
-    const isTaken = bytes <= this.#listener.bodyLimit || head.callId === 0 || head.isControl === true;
-    const mayGo = isTaken && bytes <= mostBytes;
+    const mayGo = bytes <= limit && bytes <= mostBytes;
     if (mayGo && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
       if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
       this.#commit(head, flags, prefixBytes + bytes);
@@ -291,13 +292,14 @@ export class Outbox implements SendListener, Flushable {
     start: number,
     value: unknown,
     regions: RegionCodec | undefined,
+    limit: number,
     chunk: Chunk | undefined,
   ): Encoded {
     // From inside another value: refused there.
-    if (this.#encoding) return encodeAt(target, start, value, regions);
+    if (this.#encoding) return encodeAt(target, start, value, regions, limit);
     this.#encoding = true;
     try {
-      return encodeAt(target, start, value, regions);
+      return encodeAt(target, start, value, regions, limit);
     } catch (error) {
       if (chunk !== undefined) this.#waiting.keep(0);
       this.#returnUnused();
