@@ -30,9 +30,13 @@ let servers = 0;
  * @throws As `Engine.open` and `engine.connect`; nothing stays open then.
  *
  * @example
- * import { implement } from "cinnabar";
+ * import { implement, service, unary } from "cinnabar";
  * import { connected } from "cinnabar/testing";
+ * import { z } from "zod";
  *
+ * const Prices = service("prices.v1", {
+ *   of: unary({ input: z.object({ item: z.string() }), output: z.object({ cents: z.int() }) }),
+ * });
  * await using pair = await connected(Prices, implement(Prices, { of: () => ({ cents: 250 }) }));
  * console.log(await pair.client.of({ item: "tea" }));
  */
