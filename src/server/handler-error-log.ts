@@ -5,7 +5,7 @@ import type { Clock } from "../base/time/clock.ts";
 /**
  * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
  * text. An `RpcError` comes here when it is the error of a nested call whose message has addresses: the caller gets it
- * without them. One-way calls have no answer, so each of their failures comes here, those that never began included.
+ * without them. So does why an error lost its data, which could not be encoded. One-way calls have no answer, so each of their failures comes here, those that never began included.
  */
 export type HandlerErrorListener = (error: unknown, call: FailedCall) => void;
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { codeNumbers, type RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { errorWord, packError, parseError } from "./fault.ts";
+import { errorWord, packError, packMessage, parseError } from "./fault.ts";
 
 describe("error body", () => {
   it("carries message, reason, data and retry time, and nothing else", () => {
@@ -17,6 +17,17 @@ describe("error body", () => {
     });
     expect(packError(error)).toEqual({ m: "no such file", r: "NotFound", d: { id: 1 }, a: 20 });
     expect(packError(new RpcError({ code: "internal", message: "x" }))).toEqual({ m: "x" });
+  });
+
+  it("keeps its reason and the beginning of its message where its data cannot be sent", () => {
+    const error = new RpcError({
+      code: "not_found",
+      message: "x".repeat(300),
+      reason: "Gone",
+      data: () => {},
+    });
+    expect(packMessage(error)).toEqual({ m: "x".repeat(200), r: "Gone" });
+    expect(packMessage(new RpcError({ code: "internal", message: "short" }))).toEqual({ m: "short" });
   });
 
   it("comes back as a remote error", () => {

@@ -33,6 +33,12 @@ const Fail = service("fail.v1", {
 type Run = Parameters<typeof implement<typeof Fail>>[1]["run"];
 const failing = (run: Run) => implement(Fail, { run });
 
+const odd = { Odd: declare({ data: z.any(), code: "failed_precondition" }) };
+const Unsendable = service("unsendable.v1", {
+  declared: unary({ errors: odd }),
+  items: serverStream({ output: z.number(), errors: odd }),
+});
+
 /** The same service as a client knows it that was built against a looser contract. */
 const Loose = service("strict.v1", { run: unary({ input: z.unknown(), output: z.unknown() }) });
 const Strict = service("strict.v1", {
@@ -284,6 +290,32 @@ describe.each(transports)("a failing call over $name", (provider) => {
     expect(await api(Loose).run({ n: 1 })).toEqual({ n: 1 });
   });
 
+  it("keeps code, reason and message where its data cannot be encoded, and the owner hears why", async () => {
+    const told: { error: unknown; method: string; began: boolean }[] = [];
+    const { api } = await pair(
+      provider,
+      [
+        implement(Unsendable, {
+          declared: (_, call) => call.fail("Odd", { f() {} }, { message: "it is odd" }),
+          async *items(_, call) {
+            call.fail("Odd", { f() {} }, { message: "it is odd" });
+          },
+        }),
+      ],
+      { server: { onHandlerError: (error, { method, began }) => told.push({ error, method, began }) } },
+    );
+    const { declared, items } = api(Unsendable);
+    const odd = { code: "failed_precondition", reason: "Odd", message: "[failed_precondition] it is odd" };
+    expect(await failure(declared())).toMatchObject({ ...odd, origin: "remote" });
+    expect(await failure(items().toArray())).toMatchObject(odd);
+    const why = "an error could not be sent whole: the value cannot be encoded: it holds a function at .d.f";
+    expect(told).toMatchObject([
+      { method: "unsendable.v1/declared", began: true },
+      { method: "unsendable.v1/items", began: true },
+    ]);
+    expect(told.map(({ error }) => (error as RpcError).plainMessage)).toEqual([why, why]);
+  });
+
   it("says internal when the output breaks the contract, on either side", async () => {
     const told: unknown[] = [];
     const strict = await pair(provider, [implement(Strict, { run: () => ({ n: "secret" }) as never })], {
@@ -425,14 +457,18 @@ describe.each(transports)("a failing call over $name", (provider) => {
     const Odd = service("odd.v1", {
       run: unary({ input: z.string(), output: z.unknown(), errors: { Odd: z.unknown() } }),
     });
-    const { api } = await pair(provider, [
-      implement(Odd, {
-        run: (input, call) => {
-          if (input === "error") return call.fail("Odd", circular);
-          return input === "function" ? () => 1 : input === "circular" ? circular : "fine";
-        },
-      }),
-    ]);
+    const { api } = await pair(
+      provider,
+      [
+        implement(Odd, {
+          run: (input, call) => {
+            if (input === "error") return call.fail("Odd", circular);
+            return input === "function" ? () => 1 : input === "circular" ? circular : "fine";
+          },
+        }),
+      ],
+      { server: { onHandlerError: () => {} } },
+    );
     const { run } = api(Odd);
     for (const input of ["circular", "function"]) {
       const error = await failure(run(input));

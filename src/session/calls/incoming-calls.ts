@@ -411,11 +411,13 @@ export class IncomingCalls implements Answering {
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const head = this.#headOf(frameKind.error, call, errorWord(error), flags);
     const begun = call.handler === "none" && !head.isControl ? { n: true as const } : undefined;
-    // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
+    // Where the error's data cannot be sent, or the peer takes no body so long, the caller still gets its code.
     for (const pack of [packError, packMessage]) {
       try {
         return this.#outbox.value(head, { ...pack(error), ...begun }, this.#offer, undefined, metadata);
-      } catch {}
+      } catch (cause) {
+        if (pack === packError) reportUnsent(this.#session, call, cause);
+      }
     }
     this.#outbox.raw(head, 0, noBytes, metadata);
   }
@@ -521,6 +523,12 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
   session.services.counters.requestsFailed++;
   record(session, call, error.code, error);
   session.served.methods[call.method]?.onFailed?.(call, error);
+}
+
+/** The caller gets an error without its data: the server's owner hears why. */
+function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unknown): void {
+  if (isBuiltin(call.method)) return;
+  served.methods[call.method]?.onThrown?.(call, answerError(cause, "an error could not be sent whole"));
 }
 
 function record(

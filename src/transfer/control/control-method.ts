@@ -16,7 +16,7 @@ export interface ServedMethod {
   /** Its callers wait for no answer. Default: they do. */
   readonly isOneWay?: boolean;
   serve(call: IncomingCall, peer: PeerLink, input: unknown): void;
-  /** What decided whether a call of it may run has thrown an error that is no RpcError. */
+  /** What decided whether a call of it may run has thrown an error that is no RpcError; or an error lost its data. */
   onThrown?(call: IncomingCall, error: unknown): void;
   /** A call of it has ended with an error. */
   onFailed?(call: IncomingCall, error: RpcError): void;
