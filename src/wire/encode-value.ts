@@ -198,11 +198,17 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
 
 /** Writes an object without own fields: it would arrive as an empty one, whatever it keeps elsewhere. */
 function writeEmpty(object: object, at: number, depth: number): number {
-  const kind = kindOf(object);
-  if (kind !== "Object") refuse(`it holds a ${kind}`, depth);
-  if (!isPlain(object)) refuse(`it holds a ${classNameOf(object)} without fields of its own`, depth);
+  if (Object.getPrototypeOf(object) !== Object.prototype || Symbol.toStringTag in object)
+    refuseHidden(object, depth);
   target[at] = 0x80;
   return at + 1;
+}
+
+/** Refuses an object that has no own fields and is not plain. */
+function refuseHidden(object: object, depth: number): void {
+  const kind = kindOf(object);
+  if (kind !== "[object Object]") refuse(`it holds a ${nameOfKind(kind)}`, depth);
+  if (!isPlain(object)) refuse(`it holds a ${classNameOf(object)} without fields of its own`, depth);
 }
 
 function classNameOf(object: object): string {
@@ -213,7 +219,7 @@ function classNameOf(object: object): string {
 /** Whether nothing but what all objects have is inherited. A dictionary may have an empty prototype. */
 function isPlain(object: object): boolean {
   const parent: object | null = Object.getPrototypeOf(object);
-  if (parent === Object.prototype || parent === null) return true;
+  if (parent === null || parent === Object.prototype) return true;
   // The Object.prototype of another realm has this method, too.
   return (
     Object.getPrototypeOf(parent) === null &&
@@ -221,8 +227,13 @@ function isPlain(object: object): boolean {
   );
 }
 
+/** `[object Object]` for an object of no kind of its own. */
 function kindOf(value: object): string {
-  return Object.prototype.toString.call(value).slice("[object ".length, -1);
+  return Object.prototype.toString.call(value);
+}
+
+function nameOfKind(kind: string): string {
+  return kind.slice("[object ".length, -1);
 }
 
 /** An object with these keys was written without code of its own. */
@@ -425,7 +436,7 @@ function writeOther(value: object, at: number, depth: number): number {
     return start + bytes.length;
   }
   // Objects of other realms are instances of no class of this one. Only they are asked for what they were made as.
-  const isForeign = !(value instanceof Object) && kindOf(value) !== "Object";
+  const isForeign = !(value instanceof Object) && kindOf(value) !== "[object Object]";
   if (isForeign && isUint8Array(value)) return writeBinary(value, at);
   const json = toJson(value);
   if (json !== value) return write(json, at, depth);
@@ -448,7 +459,8 @@ function writeOther(value: object, at: number, depth: number): number {
     return writeElements(numberOf(value, depth), bytes, at);
   }
   const kind = kindOf(value);
-  if (unsendableKinds.has(kind)) refuse(`it holds a ${kind}`, depth);
+  if (kind !== "[object Object]" && unsendableKinds.has(kind))
+    refuse(`it holds a ${nameOfKind(kind)}`, depth);
   return writeObject(value as Record<string, unknown>, at, depth);
 }
 
@@ -463,10 +475,12 @@ function errorParts(error: Error): unknown[] {
 }
 
 /** Objects of these kinds have nothing that a receiver could use, or not what they look like, whatever fields they have. */
-const unsendableKinds = new Set([
-  ...["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"],
-  ...["Generator", "AsyncGenerator"],
-]);
+const unsendableKinds = new Set(
+  [
+    ...["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"],
+    ...["Generator", "AsyncGenerator"],
+  ].map((name) => `[object ${name}]`),
+);
 
 /** The result of the value's `toJSON`, or the value itself. */
 function toJson(value: object): unknown {
