@@ -142,6 +142,9 @@ export function processMemory(): ProcessMemory {
  * it in the thread of the engine, which has a heap of its own.
  *
  * @example
+ * import { Engine } from "cinnabar";
+ * import { memoryShare } from "cinnabar/options";
+ *
  * const engine = await Engine.open({ limits: { memoryBytes: memoryShare(5) } }); // in each of five threads
  */
 export function memoryShare(engines: number): number {
