@@ -279,7 +279,7 @@ export const foldersWithLongForm = [
     "memory",
     "observe",
   ],
-  ...["middleware", "regression", "retry", "security", "streams", "types", "unary"],
+  ...["middleware", "regression", "retry", "security", "streams", "types", "unary", "way-back"],
 ];
 
 /** What runs once more over sealed sessions: see test/matrix/secured.ts. */
