@@ -135,8 +135,7 @@ function underLoad(
 }
 
 function underBurst(figures: Figures, active: readonly Control[], sizes: OverloadSizes): Promise<string> {
-  const admission = active.includes("admission") ? {} : boundless;
-  return withBoth(active, admission, async (serving, calling) => {
+  return withBoth(active, {}, async (serving, calling) => {
     await calling.ask("closedLoop", places, jobs.waiting, sizes.loadMs / 3);
     await serving.ask("served");
     const startedMs = performance.now();
