@@ -58,8 +58,8 @@ class Region {
 
   /// Local transfers under way; the region must not be released while there are some.
   uint32_t users = 0;
-  /// The transport's number of the one peer that has the key; 0 where any may have it.
-  uint32_t holder = 0;
+  /// The process that was given the key, where its peers are processes; 0 where any may have it.
+  pid_t holder = 0;
 
  private:
   Region(uint8_t* bytes, size_t length, uint64_t localRights, bool granted)

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "test/child.h"
 #include "test/harness.h"
 #include "transport/shm/byte_ring.h"
 #include "transport/shm/claim.h"
@@ -218,15 +219,21 @@ TEST_SUITE("hostile neighbour") {
     MESSAGE(rounds << " honest rounds beside " << hostile.sessions.load() << " hostile sessions");
   }
 
-  TEST_CASE("who says for ever that it copies keeps no memory that others were given") {
-    TestPort victim(Scheme::shm, own("copied")), honest(Scheme::shm);
+  TEST_CASE("who says for ever that it copies keeps no memory that other processes were given") {
+    TestPort victim(Scheme::shm, own("copied")), sibling(Scheme::shm);
     REQUIRE(victim.open());
-    REQUIRE(honest.open());
-    int back = victim.admit(honest), to = honest.admit(victim);
+    REQUIRE(sibling.open());
+    Child honest({"--part", "echo", "shm", ""});
+    std::string said = honest.hear();
+    fabric::RawAddress address = fromHex(said.substr(0, said.find(' ')));
+    int back = victim.port->admit(address.data(), address.size());
+    REQUIRE(back >= 0);
+    // Another port of the hostile neighbour's process, which may copy by either.
+    int beside = victim.admit(sibling);
     Hostile hostile(own("copied"), 1);
     std::atomic<bool> hasMet = false;
     std::thread meeting([&] { hasMet = hostile.connect(); });
-    bool met = eventually({&victim, &honest}, [&] { return hasMet.load(); });
+    bool met = eventually({&victim, &sibling}, [&] { return hasMet.load(); });
     meeting.join();
     REQUIRE(met);
     hostile.copyForEver();
@@ -242,18 +249,24 @@ TEST_SUITE("hostile neighbour") {
       return static_cast<uint32_t>(region);
     };
     uint32_t toHonest = give(static_cast<uint32_t>(back)),
-             toHostile = give(static_cast<uint32_t>(there)), toAll = give(engine::kAnybody);
+             toHostile = give(static_cast<uint32_t>(there)),
+             toSibling = give(static_cast<uint32_t>(beside)), toAll = give(engine::kAnybody);
     auto isBack = [&](uint32_t region) { return victim.port->deregisterRegion(region) == 0; };
     CHECK(isBack(toHonest));
     CHECK_FALSE(isBack(toHostile));
+    CHECK_FALSE(isBack(toSibling));
     CHECK_FALSE(isBack(toAll));
     CHECK_FALSE(hostile.isDropped());
-    CHECK(eventually({&victim, &honest}, [&] { return isBack(toHostile); }));
-    CHECK(eventually({&victim, &honest}, [&] { return isBack(toAll); }));
-    CHECK(eventually({&victim, &honest}, [&] {
+    CHECK(eventually({&victim, &sibling}, [&] { return isBack(toHostile); }));
+    CHECK(eventually({&victim, &sibling}, [&] { return isBack(toSibling); }));
+    CHECK(eventually({&victim, &sibling}, [&] { return isBack(toAll); }));
+    CHECK(eventually({&victim, &sibling}, [&] {
       return victim.count(Completion::peerGone) == 1 && hostile.isDropped();
     }));
-    honest.sendPattern(to, 0, 8, 1);
-    CHECK(eventually({&victim, &honest}, [&] { return victim.messages.size() == 1; }));
+    fabric::RawAddress mine = victim.port->address();
+    memcpy(victim.slot(31), mine.data(), mine.size());
+    victim.port->send(static_cast<uint32_t>(back), 31 * TestPort::kSlotBytes, mine.size());
+    CHECK(eventually({&victim, &sibling}, [&] { return honest.hasSaid(); }));
+    CHECK(honest.hear().starts_with("admitted"));
   }
 }

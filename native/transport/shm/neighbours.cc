@@ -332,17 +332,13 @@ void Neighbours::expel(const UnderWay& copy) {
   if (found != all_.end()) expel(*found->second);
 }
 
-std::vector<UnderWay> Neighbours::copiesUnderWay(uint32_t holder) const {
+std::vector<UnderWay> Neighbours::copiesUnderWay(pid_t holder) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::vector<UnderWay> under;
-  auto note = [&](const Neighbour& neighbour) {
-    uint32_t seen = neighbour.doorbell ? neighbour.doorbell->copying() : 0;
-    if (seen % 2 != 0) under.push_back({neighbour.id, seen, neighbour.pid() == getpid()});
-  };
-  if (holder == 0) {
-    for (const auto& [id, neighbour] : all_) note(*neighbour);
-  } else if (auto found = all_.find(holder); found != all_.end()) {
-    note(*found->second);
+  for (const auto& [id, neighbour] : all_) {
+    if (holder != 0 && neighbour->pid() != holder) continue;
+    uint32_t seen = neighbour->doorbell ? neighbour->doorbell->copying() : 0;
+    if (seen % 2 != 0) under.push_back({id, seen, neighbour->pid() == getpid()});
   }
   return under;
 }

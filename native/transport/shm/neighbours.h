@@ -93,10 +93,10 @@ class Neighbours {
   /// The same for the one that never ends a copy.
   void expel(const UnderWay& copy);
 
-  /// The copies that may still use what was just taken out of the key table: those of the neighbour
-  /// with the number `holder`, or of all where it is 0. Neighbours that come later map the table as
-  /// it is then.
-  std::vector<UnderWay> copiesUnderWay(uint32_t holder) const;
+  /// The copies that may still use what was just taken out of the key table: those of the process
+  /// `holder`, or of all where it is 0. A process may copy by any of its ports, whichever was given
+  /// the key. Neighbours that come later map the table as it is then.
+  std::vector<UnderWay> copiesUnderWay(pid_t holder) const;
   bool isCopying(const UnderWay& copy) const;
   size_t count() const { return all_.size(); }
   /// Those that were not met for lack of descriptors.

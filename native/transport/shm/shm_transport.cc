@@ -298,7 +298,7 @@ int ShmTransport::registerMemory(void* bytes, size_t length, uint32_t access, ui
 }
 
 bool ShmTransport::publishKey(fabric::Region& region, uint32_t access, Peer* holder) {
-  if (holder != nullptr) region.holder = neighbourOf(*holder).id;
+  if (holder != nullptr) region.holder = neighbourOf(*holder).pid();
   return region.key() == 0 || keys_->add(region.key(), region.base(), region.length(), access);
 }
 
