@@ -140,12 +140,7 @@ describe("the package that `npm pack` makes of a clone", () => {
   });
 
   it("has its code, its types and its command, and no tests", () => {
-    for (const file of [
-      "dist/index.js",
-      "dist/index.d.ts",
-      "dist/lanes/index.js",
-      "dist/cli/bin/cinnabar.js",
-    ])
+    for (const file of ["dist/index.js", "dist/index.d.ts", "dist/cli/bin/cinnabar.js"])
       expect(files).toContain(file);
     expect(files.filter((file) => file.endsWith(".test.js"))).toEqual([]);
   });
@@ -155,7 +150,7 @@ describe("the package that `npm pack` makes of a clone", () => {
     // Ten entries, what they share, and each command by itself. Each module in a file of its own would be more than 300.
     expect(code.length).toBeLessThan(50);
     const program = `
-      const all = { ...(await import("cinnabar")), ...(await import("cinnabar/lanes")) };
+      const all = { ...(await import("cinnabar")), ...(await import("cinnabar/testing")) };
       for (const [name, value] of Object.entries(all))
         if (typeof value === "function" && value.name !== name) console.log(name, value.name);
     `;
@@ -170,8 +165,11 @@ describe("the package that `npm pack` makes of a clone", () => {
       import * as standard from "cinnabar/standard";
       import * as contract from "cinnabar/contract";
       import * as plain from "cinnabar/contract/standard";
-      import { openLanes } from "cinnabar/lanes";
-      const error = await openLanes(new URL("file:///nowhere.js"), { listen: "tcp://127.0.0.1:0" }).catch((it) => it);
+      import { connected } from "cinnabar/testing";
+      const Empty = plain.service("empty.v1", { run: plain.unary() });
+      const pair = await connected(Empty, standard.implement(Empty, { run() {} }));
+      await pair.close();
+      const error = await pair.client.run().catch((it) => it);
       console.log([standard, contract, plain].every((entry) => entry.RpcError === RpcError), error instanceof RpcError);
     `;
     const { stdout, stderr } = run(user, process.execPath, "--input-type=module", "--eval", program);
@@ -373,9 +371,9 @@ describe("the package that `npm pack` makes of a clone", () => {
       join(plain, "a.mts"),
       `
         import { bulk, fields, service, unary, type Engine } from "cinnabar/standard";
-        import type { openLanes } from "cinnabar/lanes";
+        import type { connected } from "cinnabar/testing";
         export const Sums = service("sums.v1", { sum: unary({ input: fields({ numbers: bulk("read") }) }) });
-        export type Used = [Engine, typeof openLanes];
+        export type Used = [Engine, typeof connected];
       `,
     );
     const checked = run(plain, process.execPath, join(root, "node_modules/typescript-7/bin/tsc"));

@@ -13,7 +13,7 @@ export default ({ lane }) => implement(Where, { lane: () => new Uint8Array([lane
 `,
 );
 const Where = service("where.v1", { lane: unary({ output: bytes() }) });
-const host = await openLanes(module, { listen: `shm://lanes-${process.pid}`, lanes: 2, dispatcher: "refer" });
+const host = await openLanes(module, { listen: "net://127.0.0.1:0", lanes: 2, dispatcher: "refer" });
 const engine = await Engine.open();
 const peer = await connectLanes(engine, host.urls[0] ?? "", { policy: "roundRobin" });
 const where = peer.client(Where);
