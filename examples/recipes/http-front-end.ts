@@ -5,14 +5,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { json } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import { Engine, implement, type RpcCode, RpcError, service, unary } from "cinnabar";
+import { Engine, error, implement, type RpcCode, RpcError, service, unary } from "cinnabar";
 import { z } from "zod";
 
 const Reports = service("reports.v1", {
   build: unary({
     input: z.object({ year: z.int() }),
     output: z.object({ title: z.string() }),
-    errors: { NotFound: z.object({ year: z.int() }) },
+    errors: { NotFound: error({ data: z.object({ year: z.int() }), code: "not_found" }) },
     idempotent: true,
   }),
 });
