@@ -3,7 +3,8 @@
 // The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function; and the
 // one checker of option objects, for packages that build on Cinnabar.
 
-export { type EngineLimits, memoryShare } from "./base/flow/engine-limits.ts";
+export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export { memoryShare } from "./base/flow/engine-limits.ts";
 export type { WindowOptions } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export {
