@@ -83,7 +83,6 @@ class Tracers {
   readonly #given: Tracer | undefined;
   #provider: TracerProvider | undefined;
   #tracer: Tracer | undefined;
-  #hasWarned = false;
 
   constructor(provider: TracerProvider | undefined) {
     this.#given = provider?.getTracer(tracerName);
@@ -97,8 +96,8 @@ class Tracers {
       this.#provider = provider;
       this.#tracer = provider.getTracer(tracerName);
     }
-    if (!this.#hasWarned && lacksProvider(provider)) {
-      this.#hasWarned = true;
+    if (!hasWarned && lacksProvider(provider)) {
+      hasWarned = true;
       process.emitWarning(
         "cinnabar-otel: a call has no span, since no tracer provider is registered: call register() of the provider first, or pass tracing({ tracerProvider })",
         "CinnabarWarning",
@@ -109,6 +108,8 @@ class Tracers {
 }
 
 const tracerName = "cinnabar-otel";
+/** Once in a process. */
+let hasWarned = false;
 
 /** Whether this is what the API has in the place of a provider that may be registered later. */
 function lacksProvider(provider: TracerProvider): boolean {

@@ -10,8 +10,8 @@ import {
   SimpleSpanProcessor,
 } from "@opentelemetry/sdk-trace-base";
 import { Engine, implement, service, unary } from "cinnabar";
-import { afterEach, expect, it, onTestFinished } from "vitest";
-import { tracing } from "../src/index.ts";
+import { afterEach, expect, it, onTestFinished, vi } from "vitest";
+import type { TracingOptions } from "../src/index.ts";
 
 const Work = service("work.v1", { run: unary() });
 let urls = 0;
@@ -19,7 +19,10 @@ let urls = 0;
 afterEach(() => trace.disable());
 
 /** A caller with spans. */
-async function caller(options?: Parameters<typeof tracing>[0]) {
+async function caller(options?: TracingOptions) {
+  // A process warns once: each test has a module of its own.
+  vi.resetModules();
+  const { tracing } = await import("../src/tracing.ts");
   const url = `mem://otel-provider-${urls++}`;
   const server = await Engine.open({ listen: url, serve: [implement(Work, { run: () => {} })] });
   const client = await Engine.open({ middleware: { client: [tracing(options)] } });

@@ -1,10 +1,12 @@
 // For the installed package cinnabar-otel: the metrics of an engine that was called, and middleware without an SDK.
 import assert from "node:assert/strict";
+import { trace } from "@opentelemetry/api";
 import { Engine, implement, service, unary } from "cinnabar/standard";
 import { EngineMetrics, tracing } from "cinnabar-otel";
 
 const Hello = service("hello.v1", { hello: unary() });
-const middleware = { client: [tracing()], server: [tracing()] };
+const traced = [tracing({ tracerProvider: trace.getTracerProvider() })];
+const middleware = { client: traced, server: traced };
 const server = await Engine.open({
   listen: "mem://hello",
   serve: [implement(Hello, { hello() {} })],
