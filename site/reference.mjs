@@ -9,13 +9,14 @@ export async function makeReference() {
       `${root}src/inspect.ts`,
       `${root}src/options.ts`,
       `${root}src/queue-pairs.ts`,
-      `${root}packages/lanes/src/index.ts`,
+      `${root}src/testing.ts`,
     ],
     "api",
     "API reference",
   );
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
   await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
+  await writeReference([`${root}packages/lanes/src/index.ts`], "api/lanes", "cinnabar-lanes");
   await writeReference([`${root}packages/nvme/src/index.ts`], "api/nvme", "cinnabar-nvme");
   await writeReference([`${root}packages/otel/src/index.ts`], "api/otel", "cinnabar-otel");
 }

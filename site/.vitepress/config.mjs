@@ -92,6 +92,7 @@ function reference() {
     inspect: "cinnabar/inspect",
     options: "cinnabar/options",
     "queue-pairs": "cinnabar/queue-pairs",
+    testing: "cinnabar/testing",
     lanes: "cinnabar-lanes",
     group: "cinnabar-group",
     "inspect-package": "cinnabar-inspect",
