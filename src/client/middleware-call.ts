@@ -6,7 +6,6 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn } from "../call/made-call.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
-import { isVoidSchema } from "../contract/schema.ts";
 import type { AnyService } from "../contract/service.ts";
 import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
@@ -187,7 +186,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
         this.finish();
       };
       runChain(chain, this, () => this.#next()).then((value) => {
-        const isMissing = value === undefined && !this.givesItems && !isVoidSchema(this.#method.output);
+        const isMissing = value === undefined && !this.givesItems && !this.#method.returnsNothing;
         if (isMissing) this.#explainNothing().then(succeed, fail);
         else succeed(value);
       }, fail);

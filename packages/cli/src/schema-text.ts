@@ -1,7 +1,7 @@
 import type { JsonSchema } from "cinnabar/inspect";
 import { schemaIn, schemasIn } from "./told-schema.ts";
 
-/** Of alternatives, words and members so many are shown, and of a word so many characters. */
+/** The most alternatives, words or members that are shown, and the most characters of a word. */
 const mostShown = 64;
 const longestWord = 64;
 
