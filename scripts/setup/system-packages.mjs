@@ -60,7 +60,7 @@ export async function installSystemPackages(purpose) {
     throw new SetupError(
       `System packages are missing: ${names.join(", ")}; ${why}.`,
       onPath("apt-get") === undefined
-        ? "Install a C++20 compiler, Ninja, CMake 3.23 or later and libfabric's headers, then run the command again."
+        ? "Install a C++20 compiler, Ninja, CMake 3.22 or later and libfabric's headers, then run the command again."
         : `Run this, then the command again:\n    sudo sh -c '${byHand}'`,
     );
   }

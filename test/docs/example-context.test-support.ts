@@ -1,4 +1,4 @@
-import { createReadStream, createWriteStream, readFileSync } from "node:fs";
+import { createReadStream, createWriteStream, readFileSync, writeFileSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { Readable } from "node:stream";
 import {
@@ -18,11 +18,19 @@ import {
   service,
   unary,
 } from "cinnabar";
+import {
+  type Authority,
+  collective,
+  type Group,
+  type GroupImplementation,
+  type Variable,
+} from "cinnabar-group";
+import type { EngineMetrics } from "cinnabar-otel";
 import { z } from "zod";
 
 // What the examples of docstrings use without declaring it. Only the types count: nothing of this runs.
 
-export { createReadStream, createWriteStream, Readable, readFileSync };
+export { createReadStream, createWriteStream, Readable, readFileSync, writeFileSync };
 
 export const Greeter = service("greeter.v1", {
   greet: unary({
@@ -72,3 +80,25 @@ export declare const shared: RegionHandle<"read">;
 export declare const file: FileHandle;
 export declare const path: string;
 export declare const key: string;
+
+// Of groups and metrics.
+export const Store = service("store.v1", {
+  read: unary({ input: z.object({ key: z.string() }), output: z.object({ value: z.string() }) }),
+  usage: collective({
+    input: z.object({ pool: z.string() }),
+    output: z.object({ bytes: z.number(), members: z.number() }),
+    reduce: (a, b) => ({ bytes: a.bytes + b.bytes, members: a.members + b.members }),
+  }),
+});
+export const Limits = z.object({ maxBytes: z.int() });
+export declare const authority: Authority;
+export declare const group: Group;
+export declare const store: GroupImplementation;
+export declare const pools: ReadonlyMap<string, { readonly bytes: number }>;
+export declare const values: ReadonlyMap<string, string>;
+export declare const limits: Variable<typeof Limits>;
+export declare const apply: (value: z.infer<typeof Limits>) => void;
+export declare const launch: { readonly rank: number };
+export declare const job: string;
+export declare const seen: number;
+export declare const metrics: EngineMetrics;

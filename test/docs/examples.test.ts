@@ -28,9 +28,9 @@ function examplesOf(file: string): Example[] {
   });
 }
 
-const sources = execFileSync("git", ["ls-files", "src"], { cwd: root, encoding: "utf8" })
+const sources = execFileSync("git", ["ls-files", "src", "packages"], { cwd: root, encoding: "utf8" })
   .split("\n")
-  .filter((file) => file.endsWith(".ts") && !file.includes(".test"));
+  .filter((file) => /(^|\/)src\/.*\.ts$/.test(file) && !file.includes(".test"));
 const examples = sources.flatMap(examplesOf);
 
 describe("examples in docstrings", () => {
@@ -44,10 +44,13 @@ describe("examples in docstrings", () => {
     const names = [
       ...readFileSync(`${root}test/docs/${context}`, "utf8").matchAll(/^export (?:declare )?const (\w+)/gm),
     ].map((match) => match[1]);
-    const globals = [...names, "createReadStream", "createWriteStream", "readFileSync", "Readable"].map(
-      (name) => `const ${name}: typeof import("../${context}").${name};`,
-    );
+    const globals = [
+      ...names,
+      ...["createReadStream", "createWriteStream", "readFileSync", "writeFileSync", "Readable"],
+    ].map((name) => `const ${name}: typeof import("../${context}").${name};`);
     expect(compile(folder, `export {};\ndeclare global {\n${globals.join("\n")}\n}`)).toBe("");
-    expect(examples.length).toBeGreaterThan(20);
+    const rooms = new Set(examples.map(({ file }) => file.split("/src/")[0]));
+    expect([...rooms]).toEqual(expect.arrayContaining(["packages/group", "packages/lanes", "packages/otel"]));
+    expect(examples.length).toBeGreaterThan(50);
   });
 });

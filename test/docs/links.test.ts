@@ -61,6 +61,27 @@ describe("links between documents", () => {
   });
 });
 
+describe("paths of sources that documents name", () => {
+  const rooms = /`((?:bench|examples|native|packages|scripts|site|src|test)\/[\w./-]+)`/g;
+  /** Made by a command, or a pattern for names. */
+  const isMade = (path: string) =>
+    /^native\/build|^bench\/results\/history|\/(build|dist|node_modules)\/|NAME/.test(path);
+  // What was done at a time has the names of that time.
+  const current = pages.filter((page) => !/^CHANGELOG|^docs\/results\//.test(page));
+  const named = current.flatMap((page) =>
+    [...readFileSync(root + page, "utf8").matchAll(rooms)].map(([, path = ""]) => ({ page, path })),
+  );
+
+  it("exist, with or without the end of their name", () => {
+    const ends = ["", ".ts", ".test.ts", ".mjs"];
+    const broken = named
+      .filter(({ path }) => !isMade(path) && !ends.some((end) => existsSync(root + path + end)))
+      .map(({ page, path }) => `${page}: ${path}`);
+    expect(broken).toEqual([]);
+    expect(named.length).toBeGreaterThan(100);
+  });
+});
+
 describe("the pages of results", () => {
   for (const page of pages.filter((file) => dirname(file) === "docs/results")) {
     it(`have a link from another page: ${page}`, () => {

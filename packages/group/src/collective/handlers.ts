@@ -139,6 +139,7 @@ export interface GroupImplementation extends Implementation {
  *
  * @example
  * const store = implementCollectives(Store, {
+ *   read: ({ key }) => ({ value: values.get(key) ?? "" }),
  *   usage: ({ pool }) => ({ bytes: pools.get(pool)?.bytes ?? 0, members: 1 }),
  * });
  * const group = await joinGroup("store", { engine, authority, serve: [store] });

@@ -61,7 +61,7 @@ export class MemberLink {
    * a service
    *
    * @example
-   * const { sum } = await group.at(3).laneClient(Sums, { lane: 2 }).sum({ to: 10 });
+   * const { bytes } = await group.at(3).laneClient(Files, { lane: 2 }).stat({ path: "a.txt" });
    */
   laneClient<S extends AnyService>(service: S, options: LanesClientOptions = {}): Client<S> {
     return this.#lanePeer().client(service, options);

@@ -70,7 +70,7 @@ const format = 1;
  * @example
  * const offer = launch.rank === 0 ? { offer: { group: "store", urls: engine.urls } } : {};
  * const { seeds } = await groupFromFile(`/scratch/store-${job}.json`, offer);
- * const group = await joinGroup("store", { engine, host, authority: coordinatorAuthority({ seeds }) });
+ * const group = await joinGroup("store", { engine, authority: coordinatorAuthority({ seeds }) });
  */
 export async function groupFromFile(path: string, options: GroupFromFileOptions = {}): Promise<GroupFile> {
   const { offer, timeoutMs, signal } = resolveOptions("groupFromFile", options, fields);

@@ -27,7 +27,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  * @example
  * const launch = launchOf();
  * if (launch === undefined) throw new Error("start this program by srun or mpirun");
- * const group = await joinGroup("store", { engine, host, authority, rank: launch.rank });
+ * const group = await joinGroup("store", { engine, authority, rank: launch.rank });
  */
 export function launchOf(env: Environment = process.env): Launch | undefined {
   const slurm = slurmOf(env);

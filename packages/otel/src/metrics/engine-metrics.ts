@@ -44,6 +44,9 @@ const double: ValueType = 1;
  * metrics are collected, so calls pay nothing. One producer, and so one exporter, has as many engines as a process has.
  *
  * @example
+ * import { PrometheusExporter } from "@opentelemetry/exporter-prometheus";
+ * import { MeterProvider } from "@opentelemetry/sdk-metrics";
+ *
  * const metrics = new EngineMetrics();
  * metrics.add(engine);
  * const exporter = new PrometheusExporter({ port: 9464, metricProducers: [metrics] });
@@ -63,7 +66,8 @@ export class EngineMetrics {
    * read as long as it was not removed.
    *
    * @example
-   * const remove = metrics.add(await openLanes(module, options), { perLane: true });
+   * const lanes = await openLanes(new URL("./service.js", import.meta.url), { listen: "tcp://0.0.0.0:7400" });
+   * const remove = metrics.add(lanes, { perLane: true });
    *
    * @throws TypeError for bad options, and for a source that was added before.
    */
