@@ -92,6 +92,8 @@ export class Answer implements OutboxListener {
 interface Departed {
   readonly path: ReturnPath;
   readonly lastNumber: number;
+  /** The goodbye came before the end of this side's transfers in the peer's memory. */
+  readonly touching: boolean;
 }
 
 /** Answers hellos: by a session, by a handshake, by a no, or when it is known which of the peers have died. */
@@ -135,7 +137,6 @@ export class Hellos {
   onEnded(session: Session): void {
     if (session.path !== undefined && this.isAccepted(session)) this.#accepted.delete(session.path.nonce);
     this.#leavePlace(session);
-    this.#remember(session);
     const { size, services } = this.#sessions;
     if (size < services.limits.maxSessions) this.#waiting.take()?.accept();
   }
@@ -345,11 +346,14 @@ export class Hellos {
     if (address !== undefined) port.forget(address);
   }
 
-  /** Until a word comes from its peer, which then hears of the end once more. */
-  #remember({ nonce, path, remote, ciphers, outbox, endedQuietly }: Session): void {
+  /**
+   * Keeps a session that has said goodbye until a message comes from its peer, which then hears of the end once more.
+   * A session whose goodbye still waits for its transfers is not here: an answer would give the peer its memory back.
+   */
+  remember({ nonce, path, remote, ciphers, outbox }: Session, touching: boolean): void {
     // Only what is sealed counts for the peer of a sealed session, and its keys are gone.
-    if (path === undefined || remote === undefined || ciphers !== undefined || endedQuietly) return;
-    this.#departed.set(nonce.value, { path, lastNumber: outbox.lastNumber });
+    if (path === undefined || remote === undefined || ciphers !== undefined) return;
+    this.#departed.set(nonce.value, { path, lastNumber: outbox.lastNumber, touching });
     if (this.#departed.size <= mostDeparted) return;
     for (const oldest of this.#departed.keys()) return void this.#departed.delete(oldest);
   }
@@ -363,7 +367,7 @@ export class Hellos {
     if (departed === undefined || !this.#sessions.accepting) return;
     this.#departed.delete(nonce);
     const error = sessionOver();
-    const body = encode(goodbyeBody(error));
+    const body = encode(goodbyeBody(error, departed.touching));
     this.#answer(port, departed.path, frameKind.goodbye, errorWord(error), body, departed.lastNumber);
   }
 

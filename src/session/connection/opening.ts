@@ -208,7 +208,7 @@ export class Opening implements TlsListener {
   sayLastWord(kind: number, reason: RpcError, touching: boolean): void {
     const session = this.#session;
     session.outbox.dropHeld();
-    session.say(kind, { ...goodbyeBody(reason), ...(touching && { t: true }) }, errorWord(reason));
+    session.say(kind, goodbyeBody(reason, touching), errorWord(reason));
     session.flush();
   }
 

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
+import { decodeAt } from "../../wire/decode-value.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { FakePort } from "./fake-port.test-support.ts";
@@ -12,7 +13,9 @@ import {
   peerGreeting,
 } from "./fake-services.test-support.ts";
 import type { Session } from "./session.ts";
+import type { SessionPart } from "./session-part.ts";
 import { SessionTable } from "./session-table.ts";
+import type { Teardown } from "./teardown.ts";
 
 let host: FakeServices;
 let table: SessionTable;
@@ -248,6 +251,40 @@ describe("the sessions of an engine", () => {
     expect(port.sent.at(-1)).toMatchObject({ nonce: 7n, number: (first?.number ?? 0) + 1 });
     say(frameKind.ping);
     expect([goodbyes(), host.counters.strays]).toEqual([2, 3]);
+  });
+
+  it("say nothing to such a peer while they wait for transfers in its memory", () => {
+    setUp();
+    let ending: Teardown | undefined;
+    const moves: SessionPart = {
+      frames: {},
+      openWork: 1,
+      end(_reason, teardown) {
+        teardown.addTransfers(1);
+        ending = teardown;
+      },
+    };
+    table = new SessionTable(host.terms([() => moves]));
+    const session = hello({ nonce: 7n }) as Session;
+    session.end(new RpcError({ code: "unavailable", message: "silent" }));
+    const ping = () => {
+      const bytes = messageOf(session.index, session.nonce.value, [{ kind: frameKind.ping }]);
+      table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    };
+    const goodbyes = () => port.frames.filter(({ kind }) => kind === frameKind.goodbye);
+    // A goodbye would give the peer its memory back.
+    ping();
+    expect(goodbyes()).toEqual([]);
+    // The goodbye does not wait for ever: it says that a transfer may still touch the memory, and so does each later
+    // one.
+    host.clock.advance(250);
+    ping();
+    expect(goodbyes().map(({ body }) => decodeAt(body, 0, body.byteLength))).toMatchObject([
+      { t: true },
+      { t: true },
+    ]);
+    ending?.onTransferEnded();
+    expect(goodbyes()).toHaveLength(2);
   });
 
   describe("when there is no room for another", () => {

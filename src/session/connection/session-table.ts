@@ -81,6 +81,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
         this.#hellos.onEnded(session);
         if (!session.isStranger) terms.onSessionEnded(session, reason);
       },
+      onGoodbyeSent: (session, touching) => this.#hellos.remember(session, touching),
     });
     this.#hellos = new Hellos(this.#sessions, watch);
   }

@@ -39,6 +39,8 @@ export interface SessionTerms {
   /** Both sides have greeted each other, and the peer has said what it serves. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
+  /** The goodbye was sent. `touching`: transfers of this side may still touch the peer's memory. */
+  onGoodbyeSent?(session: Session, touching: boolean): void;
 }
 
 /** One gap counts for at most this many lost messages: its size is what the peer claims. */
@@ -80,8 +82,6 @@ export class Session implements OpeningSession, OutboxListener {
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
   sealedArrivals: SealedArrivals | undefined;
-  /** It has ended without a last word: the peer knows, or hears nothing. */
-  endedQuietly = false;
   observer: SessionObserver | undefined;
   heardMs: number;
   seenBytes = 0;
@@ -394,9 +394,9 @@ export class Session implements OpeningSession, OutboxListener {
       this.ciphers?.close();
     };
     const silent = quiet || lastWord === undefined;
-    this.endedQuietly = silent;
     const sayLastWord = (touching: boolean): void => {
-      if (!silent) this.#opening.sayLastWord(lastWord, reason, touching);
+      if (lastWord !== undefined) this.#opening.sayLastWord(lastWord, reason, touching);
+      this.#terms.onGoodbyeSent?.(this, touching);
       close();
     };
     teardown.begin(certain, !quiet, silent ? undefined : sayLastWord);

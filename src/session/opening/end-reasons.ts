@@ -81,11 +81,17 @@ export function closedByPeer(peerName: string, kind: number, word: number, body:
   });
 }
 
+/** `t`: transfers of the sender may still touch the receiver's memory. */
+type GoodbyeBody = Pick<ErrorBody, "m"> & { readonly t?: true };
+
 /**
- * What a refusal or a goodbye says. Fits the shortest message a peer may ask for: nobody will be there to let it be
+ * The body of a refusal or a goodbye. Fits the shortest message a peer may ask for: nobody will be there to let it be
  * pulled.
  */
-export const goodbyeBody = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
+export const goodbyeBody = (error: RpcError, touching = false): GoodbyeBody => ({
+  m: packError(error).m.slice(0, 1000),
+  ...(touching && { t: true }),
+});
 
 /** What a peer hears that speaks in a session which has ended. */
 export const sessionOver = (): RpcError =>
