@@ -102,10 +102,10 @@ describe.each(ways)("a worker over %s (%s)", (fabric, _name, settings) => {
     const open = farm.ask<Ending>("call", { kind: "hang", name: "one" });
     await worker.report("serving");
     const drained = farm.ask<{ aborted: unknown[] }>("drain");
-    // Its calls are refused from then on, and what it serves goes on.
-    await expect
-      .poll(() => worker.ask<Ending>("wait"), { timeout: 20_000 })
-      .toMatchObject({ code: "unavailable", notExecuted: true });
+    // Commands are obeyed in their order: the drain has begun.
+    await farm.ask("peers");
+    // The worker's calls are refused from then on, and what it serves goes on.
+    expect(await worker.ask<Ending>("wait")).toMatchObject({ code: "unavailable", notExecuted: true });
     expect(worker.unread("aborted")).toEqual([]);
     worker.kill("SIGKILL");
     expect(await open).toMatchObject({ code: "unavailable" });
