@@ -56,7 +56,7 @@ const sourceOfEntry = {
   "cinnabar/inspect": "src/inspect.ts",
   "cinnabar/options": "src/options.ts",
   "cinnabar/testing": "src/testing.ts",
-  "cinnabar/queue-pairs": "src/queue-pairs.ts",
+  "cinnabar/native": "src/native.ts",
   // The command line takes it into the package, so its tests want the source, too.
   "cinnabar-inspect": "packages/inspect/src/index.ts",
   "cinnabar-lanes": "packages/lanes/src/index.ts",

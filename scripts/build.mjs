@@ -31,7 +31,7 @@ const entries = {
   inspect: "src/inspect.ts",
   options: "src/options.ts",
   testing: "src/testing.ts",
-  "queue-pairs": "src/queue-pairs.ts",
+  native: "src/native.ts",
   [command]: "packages/cli/src/cinnabar.ts",
 };
 

@@ -8,7 +8,7 @@ export async function makeReference() {
       `${root}src/index.ts`,
       `${root}src/inspect.ts`,
       `${root}src/options.ts`,
-      `${root}src/queue-pairs.ts`,
+      `${root}src/native.ts`,
       `${root}src/testing.ts`,
     ],
     "api",
@@ -18,6 +18,11 @@ export async function makeReference() {
   await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
   await writeReference([`${root}packages/lanes/src/index.ts`], "api/lanes", "cinnabar-lanes");
   await writeReference([`${root}packages/nvme/src/index.ts`], "api/nvme", "cinnabar-nvme");
+  await writeReference(
+    [`${root}packages/nvme/src/rdma/queue-pairs.ts`],
+    "api/queue-pairs",
+    "cinnabar-nvme/queue-pairs",
+  );
   await writeReference([`${root}packages/otel/src/index.ts`], "api/otel", "cinnabar-otel");
 }
 

@@ -15,17 +15,17 @@ const entries = [
     "./inspect",
     "./options",
     "./testing",
-    "./queue-pairs",
+    "./native",
   ],
   "./package.json",
 ];
 const packages = [
   { name: "cinnabar", archive: tarball, entries },
-  ...otherTarballs.map((archive) => ({
-    name: basename(archive).replace(/-\d.*/, ""),
-    archive,
-    entries: [".", "./package.json"],
-  })),
+  ...otherTarballs.map((archive) => {
+    const name = basename(archive).replace(/-\d.*/, "");
+    const own = name === "cinnabar-nvme" ? ["./queue-pairs"] : [];
+    return { name, archive, entries: [".", ...own, "./package.json"] };
+  }),
 ];
 
 describe.each(packages)("the tarball of $name", ({ name, archive, entries }) => {

@@ -114,7 +114,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   // Its values have names that pages use for other things, such as `group`.
   ["cinnabar/options", exportsOf("src/options.ts", "export type ")],
   ["cinnabar/testing", exportsOf("src/testing.ts")],
-  ["cinnabar/queue-pairs", exportsOf("src/queue-pairs.ts")],
+  ["cinnabar/native", exportsOf("src/native.ts")],
   ["cinnabar-lanes", exportsOf("packages/lanes/src/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],

@@ -1,5 +1,6 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
 import type { NativeError } from "./native-error.ts";
+import type { PageAddon } from "./page-addon.ts";
 import type { GrantedAttributes } from "./port-report.ts";
 import type { QueuePairAddon } from "./queue-pair-addon.ts";
 import type { NativeScheme } from "./url.ts";
@@ -199,7 +200,7 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
+export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.
@@ -336,18 +337,6 @@ export interface Addon extends CryptoAddon, VerbsAddon, QueuePairAddon {
    * anything else and for an array without memory.
    */
   crc32c(bytes: Uint8Array, seed: number): number;
-  /**
-   * Pages of zeros of their own, given back to the system when the buffer is collected and no port has it registered
-   * any more. At most 2^32 bytes. With `hugePages` they are 2 MiB long as far as the system has such.
-   */
-  allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
-  /**
-   * Detaches a buffer that `allocate` or `mapFile` made, so that its pages go soon and not when it is collected. False for any other
-   * buffer.
-   */
-  release(buffer: ArrayBuffer): boolean;
-  /** Bytes that `allocate` and `mapFile` have mapped and not yet given back, over all threads of the process. */
-  allocatedBytes(): number;
 
   /**
    * Calls `onLostPages` on this thread whenever this process has met a page that a file of `mapFile` had lost, from now

@@ -1,4 +1,5 @@
 import type { NativeError } from "./native-error.ts";
+import type { PageAddon } from "./page-addon.ts";
 
 /** What can be posted to a queue pair. */
 export const queuePairWork = { receive: 0, send: 1, read: 2, write: 3 } as const;
@@ -7,10 +8,10 @@ export const queuePairWork = { receive: 0, send: 1, read: 2, write: 3 } as const
 export const queuePairEvent = { requested: 0, completed: 1, ended: 2, words: 5, most: 256 } as const;
 
 /**
- * The addon's functions for connected queue pairs, `native/binding/queue_pairs.cc`. A listener and a pair are named by
+ * The addon's functions for connected queue pairs, `native/binding/queue_pairs.cc`, and for their memory. A listener and a pair are named by
  * numbers. A status is 0 or more, or a negated error number of libfabric; -EINVAL (-22) for one that is not open.
  */
-export interface QueuePairAddon {
+export interface QueuePairAddon extends PageAddon {
   /**
    * Listens at a numeric address of an RDMA device; port 0 takes a free one. Calls `onEvents` on this thread when
    * `takeQueuePairEvents` has something, and keeps the process alive, until `closeQueuePairs`. Beyond `mostPairs`

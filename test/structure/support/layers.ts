@@ -9,7 +9,7 @@ export const layers = [
   "inspect",
   "options",
   "testing",
-  "queue-pairs",
+  "native",
   "engine",
   "connect",
   "server",

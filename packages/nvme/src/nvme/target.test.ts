@@ -2,7 +2,6 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
-import { crc32c } from "../tcp/crc32c.ts";
 import {
   blocksOf,
   type CommandFields,
@@ -58,13 +57,6 @@ function stamped(length: number, seed: number): Buffer {
   for (let at = 0; at < length; at += 4) data.writeUInt32LE((at * 2_654_435_761 + seed) >>> 0, at);
   return data;
 }
-
-it("CRC-32C has the values of RFC 3720", () => {
-  expect(crc32c(Buffer.alloc(32))).toBe(0x8a9136aa);
-  expect(crc32c(Buffer.alloc(32, 0xff))).toBe(0x62a8ab43);
-  expect(crc32c(Buffer.from(Array.from({ length: 32 }, (_, index) => index)))).toBe(0x46dd794e);
-  expect(crc32c(Buffer.from("123456789"))).toBe(0xe3069283);
-});
 
 describe.each([both, none, { header: true, data: false }, { header: false, data: true }])(
   "a target, digests %j",

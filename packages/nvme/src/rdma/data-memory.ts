@@ -1,4 +1,4 @@
-import type { MemoryPart, RegisteredMemory } from "cinnabar/queue-pairs";
+import type { MemoryPart, RegisteredMemory } from "./queue-pairs.ts";
 
 /** Parts begin at pages, as files that are used around the page cache want it. */
 const pageBytes = 4096;

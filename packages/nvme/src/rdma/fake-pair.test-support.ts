@@ -1,6 +1,6 @@
-import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "cinnabar/queue-pairs";
 import { sgl } from "../nvme/command.ts";
 import { type CommandFields, commandEntry } from "../tcp/host.test-support.ts";
+import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "./queue-pairs.ts";
 
 /** Memory as a device registers it: parts of it are used by nobody when it is released. */
 export class FakeMemory {

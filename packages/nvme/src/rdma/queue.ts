@@ -1,4 +1,3 @@
-import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "cinnabar/queue-pairs";
 import {
   type Command,
   cqeBytes,
@@ -25,6 +24,7 @@ import { type Completion, type Status, status, statusField } from "../nvme/statu
 import type { BoundedConnection } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
 import type { DataMemory, DataPart } from "./data-memory.ts";
+import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "./queue-pairs.ts";
 
 /** Data of a command that its capsule may carry. Each place of a queue has memory for so many. */
 const inCapsuleBytes = 4096;

@@ -1,6 +1,5 @@
 import type { Complete } from "cinnabar/options";
 import { integer, required, resolveOptions, text } from "cinnabar/options";
-import { type QueuePair, QueuePairListener } from "cinnabar/queue-pairs";
 import type { Command } from "../nvme/command.ts";
 import type { Connected, Queue } from "../nvme/controller.ts";
 import { maxTransferBytes, type Place } from "../nvme/identify.ts";
@@ -12,6 +11,7 @@ import {
 } from "../socket/connection-bounds.ts";
 import { DataMemory } from "./data-memory.ts";
 import { RdmaQueue, type RdmaService } from "./queue.ts";
+import { type QueuePair, QueuePairListener } from "./queue-pairs.ts";
 
 /** The options of `NvmeTarget.listenRdma`. */
 export interface NvmeRdmaOptions extends ConnectionLimits {

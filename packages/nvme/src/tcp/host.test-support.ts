@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { crc32c } from "cinnabar/native";
 import { admin, fabrics, fabricsOpcode, io, sgl } from "../nvme/command.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
-import { crc32c } from "./crc32c.ts";
 import { type Digests, parseCommon, pduFlag, pduParts, pduType } from "./pdu.ts";
 
 export interface Pdu {

@@ -1,5 +1,5 @@
 // The PDUs of NVMe/TCP. All numbers are little-endian.
-import { crc32c } from "./crc32c.ts";
+import { crc32c } from "cinnabar/native";
 
 export const pduType = {
   icReq: 0x00,

@@ -1,5 +1,6 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { crc32c } from "cinnabar/native";
 import {
   type Command,
   fabrics,
@@ -19,7 +20,6 @@ import { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
 import type { Connection } from "../socket/socket-server.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
-import { crc32c } from "./crc32c.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,

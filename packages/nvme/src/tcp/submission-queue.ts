@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { crc32c } from "cinnabar/native";
 import {
   type Answer,
   answerAt,
@@ -13,7 +14,6 @@ import { adminInCapsuleBytes } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
-import { crc32c } from "./crc32c.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,

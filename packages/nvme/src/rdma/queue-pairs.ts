@@ -1,13 +1,13 @@
-import { fabricError } from "../base/errors/fabric-error.ts";
-import { RpcError } from "../base/errors/rpc-error.ts";
-import { numericHost } from "./host.ts";
-import type { Addon } from "./libfabric/addon.ts";
-import { requireLibfabric } from "./libfabric/libfabric.ts";
-import { queuePairEvent, queuePairWork } from "./libfabric/queue-pair-addon.ts";
-import { openError } from "./open-error.ts";
-import { pinObstacle } from "./rdma/pinned-memory.ts";
-
-const noMemory = 12; // ENOMEM
+import {
+  numericHost,
+  type QueuePairAddon,
+  queuePairAddon,
+  queuePairError,
+  queuePairEvent,
+  queuePairListenError,
+  queuePairWork,
+} from "cinnabar/native";
+import { RpcError } from "cinnabar/standard";
 
 /** Where queue pairs are listened for, and for whom. */
 export interface QueuePairListenerOptions {
@@ -44,19 +44,19 @@ export interface MemoryPart {
 export class RegisteredMemory {
   /** All of it, zeroed at first, from the beginning of a page on. */
   readonly buffer: Buffer;
-  readonly #addon: Addon;
+  readonly #addon: QueuePairAddon;
   readonly #listener: number;
   /** @internal */
   readonly number: number;
 
   /** @internal */
-  constructor(addon: Addon, listener: number, bytes: number) {
+  constructor(addon: QueuePairAddon, listener: number, bytes: number) {
     const memory = addon.allocate(bytes, false);
-    if (!(memory instanceof ArrayBuffer)) throw fabricError({ provider: "verbs", ...memory });
+    if (!(memory instanceof ArrayBuffer)) throw queuePairError(memory);
     const number = addon.registerForQueuePairs(listener, memory);
     if (number < 0) {
       addon.release(memory);
-      throw registerError(number, bytes);
+      throw queuePairError({ op: "fi_mr_reg", code: number, bytes });
     }
     this.#addon = addon;
     this.#listener = listener;
@@ -78,7 +78,7 @@ export class RegisteredMemory {
 export class QueuePair {
   /** Called once when the connection is over, after the callbacks of all posted work. */
   onEnd: () => void = () => {};
-  readonly #addon: Addon;
+  readonly #addon: QueuePairAddon;
   readonly #listener: number;
   readonly #number: number;
   readonly #forget: () => void;
@@ -87,7 +87,7 @@ export class QueuePair {
   #isOver = false;
 
   /** @internal */
-  constructor(addon: Addon, listener: number, number: number, forget: () => void) {
+  constructor(addon: QueuePairAddon, listener: number, number: number, forget: () => void) {
     this.#addon = addon;
     this.#listener = listener;
     this.#number = number;
@@ -179,7 +179,7 @@ export class QueuePair {
   #check(op: string, status: number): void {
     if (status >= 0) return;
     this.close();
-    throw fabricError({ provider: "verbs", op, code: status });
+    throw queuePairError({ op, code: status });
   }
 }
 
@@ -192,19 +192,23 @@ export class QueuePairListener implements Disposable {
   /** Where it listens. */
   readonly host: string;
   readonly port: number;
-  readonly #addon: Addon;
+  readonly #addon: QueuePairAddon;
   readonly #listener: number;
   readonly #events = new Uint32Array(queuePairEvent.words * queuePairEvent.most);
   readonly #pairs = new Map<number, QueuePair>();
   readonly #onRequest: (pair: QueuePair) => void;
   #isClosed = false;
 
-  private constructor(addon: Addon, host: string, { port, maxPairs, onRequest }: QueuePairListenerOptions) {
+  private constructor(
+    addon: QueuePairAddon,
+    host: string,
+    { port, maxPairs, onRequest }: QueuePairListenerOptions,
+  ) {
     this.#addon = addon;
     this.#onRequest = onRequest;
     const { buffer } = this.#events;
     const opened = addon.listenQueuePairs(host, port, maxPairs, buffer, () => this.#take());
-    if (opened.failed) throw openError(opened, { scheme: "verbs", host, port, name: "" });
+    if (opened.failed) throw queuePairListenError(opened, host, port);
     this.#listener = opened.listener;
     this.host = opened.host;
     this.port = opened.port;
@@ -218,7 +222,7 @@ export class QueuePairListener implements Disposable {
    */
   static async listen(options: QueuePairListenerOptions): Promise<QueuePairListener> {
     const host = await numericHost(options.host);
-    return new QueuePairListener(requireLibfabric(), host, options);
+    return new QueuePairListener(queuePairAddon(), host, options);
   }
 
   /**
@@ -262,9 +266,4 @@ export class QueuePairListener implements Disposable {
     if (this.#isClosed) pair.close();
     else this.#onRequest(pair);
   }
-}
-
-function registerError(status: number, bytes: number): RpcError {
-  const message = status === -noMemory ? pinObstacle(bytes) : undefined;
-  return fabricError({ provider: "verbs", op: "fi_mr_reg", code: status, message });
 }
