@@ -71,6 +71,7 @@ async function bundle() {
     resolve: {
       alias: {
         "cinnabar/inspect": join(root, "src/inspect.ts"),
+        "cinnabar/options": join(root, "src/options.ts"),
         "cinnabar/standard": join(root, "src/standard.ts"),
         "cinnabar-inspect": join(root, "packages/inspect/src/index.ts"),
       },
@@ -97,7 +98,7 @@ async function bundle() {
         // Not the program itself: its commands load while it runs, and would wait for it.
         {
           name: "command-line",
-          test: /\/packages\/cli\/src\/(arguments|command|nearest|quantities|table)\.ts$/,
+          test: /\/packages\/cli\/src\/(arguments|command|quantities|table)\.ts$/,
           priority: 1,
         },
         {

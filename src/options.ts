@@ -26,6 +26,7 @@ export {
   list,
   maxTimeoutMs,
   milliseconds,
+  nearest,
   number,
   oneOf,
   orFalse,

@@ -1,11 +1,11 @@
 import { bytes, fields, handle, service, unary } from "cinnabar";
+import { nearest } from "cinnabar/options";
 import { describeService } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { codeNumbers } from "../../../src/base/errors/code.ts";
 import { statusOf } from "./connection.ts";
 import { jsonOfValue, valueOfJson } from "./json-values.ts";
-import { nearest } from "./nearest.ts";
 import { milliseconds, bytes as sizeOf } from "./quantities.ts";
 import { faultOfJson } from "./schema-check.ts";
 import { typeText } from "./schema-text.ts";

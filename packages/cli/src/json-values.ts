@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import type { JsonSchema } from "cinnabar/inspect";
+import { nearest } from "cinnabar/options";
 import { UsageError } from "./command.ts";
 import { CommandError } from "./connection.ts";
-import { nearest } from "./nearest.ts";
 import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts";
 
 /*

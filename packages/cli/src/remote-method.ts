@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { nearest } from "cinnabar/options";
 import {
   type AnyService,
   clientStream,
@@ -22,7 +23,6 @@ import {
 } from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
 import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
-import { nearest } from "./nearest.ts";
 import { readSchema } from "./told-schema.ts";
 
 /** A method that was named at the terminal, as the server or a contract describes it. */

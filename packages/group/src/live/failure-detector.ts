@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { Worker } from "node:worker_threads";
 import {
   anything,
@@ -20,7 +21,6 @@ import { assertReachable, parseAddress, transportOf } from "./address.ts";
 import { assertSecurity, type DetectorSecurity, readCredentials } from "./detector-security.ts";
 import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
-import { hashOf } from "./group-hash.ts";
 import type { Notice, Orders } from "./protocol.ts";
 
 /** A member of a live group. */
@@ -195,9 +195,12 @@ function checked(options: FailureDetectorOptions): Orders {
   const security = resolved.security && readCredentials(resolved.security);
   if (security !== undefined && transportOf(roster.require(self).addresses[0]) === "udp")
     throw new TypeError("failure detector: security is for fabrics; give datagrams a key");
-  const orders = { self, members: roster.members, group: hashOf(group), detector, stalledAfterMs, key };
+  const orders = { self, members: roster.members, group: numberOf(group), detector, stalledAfterMs, key };
   return security === undefined ? orders : { ...orders, security };
 }
+
+/** 32 bits of a group's name, so that groups that share a network do not mix. */
+const numberOf = (name: string): number => createHash("sha256").update(name).digest().readUInt32LE();
 
 function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
   assertOneTransport(members.map(({ address }) => address));
