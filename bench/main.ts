@@ -9,8 +9,9 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { contenders } from "./contenders/index.ts";
+import { shownFigures } from "./report/picture.ts";
 import { report } from "./report/report.ts";
-import { writePictures } from "./report/write-pictures.ts";
+import { historyFile, writePictures } from "./report/write-pictures.ts";
 import { compare, readResults } from "./suite/against.ts";
 import { endChildrenOnSignal } from "./suite/child.ts";
 import { appendRelease, checkIsNew } from "./suite/history.ts";
@@ -22,7 +23,7 @@ import { describeComparison, describeResults, describeWorkloads } from "./suite/
 import { workloads } from "./workloads/index.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const historyFile = `${root}bench/results/history.json`;
+const historyPath = `${root}${historyFile}`;
 /** npm runs scripts in the package's folder; a file on the command line means the folder the person is in. */
 const place = (file: string) => resolve(process.env.INIT_CWD ?? ".", file);
 
@@ -52,7 +53,7 @@ if (options.figures) {
 // Faults that would make the run useless are found before it.
 const { against, record } = options;
 const before = against === undefined ? undefined : readResults(readFileSync(place(against), "utf8"), against);
-const history = existsSync(historyFile) ? readFileSync(historyFile, "utf8") : undefined;
+const history = existsSync(historyPath) ? readFileSync(historyPath, "utf8") : undefined;
 if (record !== undefined) checkIsNew(JSON.parse(history ?? "[]"), record);
 
 endChildrenOnSignal();
@@ -82,7 +83,7 @@ if (before !== undefined && against !== undefined)
   console.log(describeComparison(compare(before, results), against));
 if (options.json !== undefined) writeFileSync(place(options.json), `${JSON.stringify(results, null, 2)}\n`);
 if (options.html !== undefined) writeFileSync(place(options.html), report(results));
-if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
+if (record !== undefined) writeFileSync(historyPath, appendRelease(history, record, results, shownFigures));
 
 // A whole run promises the named ratios.
 const missing =

@@ -1,4 +1,4 @@
-import type { Results, SummedFigure } from "../suite/results.ts";
+import type { ShownRun } from "../suite/history.ts";
 import { type Markup, markup } from "./markup.ts";
 
 type Key = "shm" | "net-unix" | "grpc-unix" | "tcp" | "net-tcp" | "grpc-tcp";
@@ -36,7 +36,7 @@ interface Column {
 
 const isOurs = (key: Key) => key === "shm" || key === "tcp";
 
-const columns: readonly Column[] = [
+const columns = [
   {
     title: "Latency in µs",
     about: "1 call in flight; less is better",
@@ -55,7 +55,7 @@ const columns: readonly Column[] = [
     unit: "GB/s",
     figure: (key) => `${key}.bulk.16MiB.${isOurs(key) ? "get_gbps" : "gbps"}`,
   },
-];
+] as const satisfies readonly Column[];
 
 export type Theme = "light" | "dark";
 
@@ -96,7 +96,7 @@ const footHeight = 62;
  *
  * @throws Error when the results lack one of its figures
  */
-export function picture(results: Results, theme: Theme): string {
+export function picture(results: ShownRun, theme: Theme): string {
   const { page, text, faint, line, ours, theirs } = themes[theme];
   const rowCount = groups.reduce((sum, { rows }) => sum + rows.length, 0);
   const foot = headHeight + groups.length * groupHeight + rowCount * rowHeight;
@@ -140,7 +140,7 @@ ${parts}
 }
 
 /** The bar of one contender in one column: up to the median, with its whisker and its number. */
-function bar(results: Results, column: Column, index: number, key: Key, middle: number): Markup {
+function bar(results: ShownRun, column: Column, index: number, key: Key, middle: number): Markup {
   const figure = figureOf(results, column.figure(key));
   const left = namesWidth + index * columnWidth;
   const greatest = Math.max(
@@ -157,8 +157,36 @@ function bar(results: Results, column: Column, index: number, key: Key, middle: 
 <text class="${isOurs(key) ? "strong" : "name"}" x="${x}" y="${middle + 4.5}">${round(figure.median)}</text></g>`;
 }
 
+/** The figures that picture and tables show. */
+export const shownFigures: readonly string[] = groups.flatMap(({ rows }) =>
+  rows.flatMap(({ key }) => [
+    ...columns.map(({ figure }) => figure(key)),
+    ...(isOurs(key) ? [`${key}.bulk.16MiB.put_gbps`] : []),
+  ]),
+);
+
+/** The three numbers of README.md: a table of Markdown, and the machine. */
+export function readmeTable(results: ShownRun): string {
+  const cell = (name: string) => round(figureOf(results, name).median);
+  const rows = [
+    ["A small call on one host: median latency", "µs", ["shm", "net-unix", "grpc-unix"], columns[0]],
+    ["The same, 64 calls in flight", "calls a second", ["shm", "net-unix", "grpc-unix"], columns[1]],
+    ["Buffers of 16 MiB over TCP", "GB a second", ["tcp", "net-tcp", "grpc-tcp"], columns[2]],
+  ] as const;
+  return [
+    "| | Cinnabar | `node:net` | grpc-js |",
+    "|---|---|---|---|",
+    ...rows.map(
+      ([what, unit, keys, { figure }]) =>
+        `| ${what}, ${unit} | ${keys.map((key, index) => (index === 0 ? `**${cell(figure(key))}**` : cell(figure(key)))).join(" | ")} |`,
+    ),
+    "",
+    `Medians. ${footnote(results)[1]}`,
+  ].join("\n");
+}
+
 /** The same figures as a table of Markdown, with the machine they were measured on. */
-export function pictureTable(results: Results): string {
+export function pictureTable(results: ShownRun): string {
   const cell = (name: string) => {
     const { median, lowest, highest } = figureOf(results, name);
     return `${round(median)} (${round(lowest)} to ${round(highest)})`;
@@ -181,7 +209,7 @@ export function pictureTable(results: Results): string {
   ].join("\n");
 }
 
-function footnote({ settings, machine, load, startedAt }: Results): [string, string] {
+function footnote({ settings, machine, load, startedAt }: ShownRun): [string, string] {
   const name = settings.machine ?? `${machine.cores} cores of ${machine.cpu}`;
   return [
     `Bars start at 0 and end at the median of ${settings.rounds} rounds. Whiskers show the lowest and the highest round.`,
@@ -189,7 +217,7 @@ function footnote({ settings, machine, load, startedAt }: Results): [string, str
   ];
 }
 
-function figureOf({ figures }: Results, name: string): SummedFigure {
+function figureOf({ figures }: ShownRun, name: string) {
   const figure = figures.find((one) => one.name === name);
   if (figure === undefined) throw new Error(`The results lack the figure ${name}`);
   return figure;

@@ -1,32 +1,35 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readResults } from "../suite/against.ts";
-import { picture, pictureTable } from "./picture.ts";
+import { newestRelease } from "../suite/history.ts";
+import { picture, pictureTable, readmeTable } from "./picture.ts";
 
-/** The results that the README shows, under the repository's root. */
-const resultsFile = "bench/results/last.json";
-const tablePage = "docs/guide/benchmarks.md";
+/** The ratios of each release, and the figures that README and guide show, under the repository's root. */
+export const historyFile = "bench/results/history.json";
 const tableBegin = "<!-- figures: npm run bench -- --figures -->";
 const tableEnd = "<!-- end of figures -->";
 
 /**
- * The files that show the last results, by their path under the repository's root, with the text that they should have.
+ * The files that show the newest release's figures, by their path under the repository's root, with the text that they
+ * should have.
  */
 export function pictureFiles(root: string): ReadonlyMap<string, string> {
-  const results = readResults(readFileSync(join(root, resultsFile), "utf8"), resultsFile);
-  const page = readFileSync(join(root, tablePage), "utf8");
-  const begin = page.indexOf(tableBegin);
-  const end = page.indexOf(tableEnd);
-  if (begin === -1 || end < begin) throw new Error(`${tablePage} lacks ${tableBegin} or ${tableEnd}`);
-  const upToTable = page.slice(0, begin + tableBegin.length);
+  const results = newestRelease(readFileSync(join(root, historyFile), "utf8"));
+  const withTable = (page: string, table: string): [string, string] => {
+    const text = readFileSync(join(root, page), "utf8");
+    const begin = text.indexOf(tableBegin);
+    const end = text.indexOf(tableEnd);
+    if (begin === -1 || end < begin) throw new Error(`${page} lacks ${tableBegin} or ${tableEnd}`);
+    return [page, `${text.slice(0, begin + tableBegin.length)}\n\n${table}\n\n${text.slice(end)}`];
+  };
   return new Map([
     ["docs/images/figures-light.svg", picture(results, "light")],
     ["docs/images/figures-dark.svg", picture(results, "dark")],
-    [tablePage, `${upToTable}\n\n${pictureTable(results)}\n\n${page.slice(end)}`],
+    withTable("README.md", readmeTable(results)),
+    withTable("docs/guide/benchmarks.md", pictureTable(results)),
   ]);
 }
 
-/** Draws the pictures of the README and writes the table behind them. Returns the files written. */
+/** Draws the pictures of the guide and writes its table and that of README.md. Returns the files written. */
 export function writePictures(root: string): readonly string[] {
   const files = pictureFiles(root);
   mkdirSync(join(root, "docs/images"), { recursive: true });

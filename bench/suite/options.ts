@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 
 export interface Options {
   readonly quick: boolean;
-  /** Measure nothing: draw the README's pictures from bench/results/last.json. */
+  /** Measure nothing: draw the pictures and tables of README and guide from bench/results/history.json. */
   readonly figures: boolean;
   /** The workloads to run, by name; those of a whole run when none is named. */
   readonly only: readonly string[];
@@ -28,8 +28,8 @@ export interface Options {
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
   --quick            only what the named ratios need, in at most 90 s
-  --figures          measure nothing; draw the README's pictures and table
-                     from bench/results/last.json
+  --figures          measure nothing; draw the tables of README and guide,
+                     and its pictures, from bench/results/history.json
   --json FILE        write the results as data
   --html FILE        write the report
   --against FILE     say what moved beyond noise since those results

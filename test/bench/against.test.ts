@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { compare, isBeyondNoise, readResults } from "../../bench/suite/against.ts";
-import { appendRelease, checkIsNew } from "../../bench/suite/history.ts";
+import { appendRelease, checkIsNew, newestRelease } from "../../bench/suite/history.ts";
 import { summarize } from "../../bench/suite/statistics.ts";
 import { figure, resultsWith } from "./support/samples.ts";
 
@@ -76,14 +76,22 @@ describe("what moved beyond noise", () => {
 
 describe("the history", () => {
   it("gains a release at its end, once", () => {
-    const results = resultsWith([figure("idle_cpu_percent", [0.5])]);
-    const first = appendRelease(undefined, "0.1.0", results);
-    const second = appendRelease(first, "0.2.0", results);
+    const results = resultsWith([figure("idle_cpu_percent", [0.5]), figure("shm.small.1.p50_us", [3, 2, 4])]);
+    const shown = ["shm.small.1.p50_us"];
+    const first = appendRelease(undefined, "0.1.0", results, shown);
+    const second = appendRelease(first, "0.2.0", results, shown);
     expect(JSON.parse(second)).toMatchObject([
-      { release: "0.1.0", measuredAt: results.startedAt, ratios: { idle_cpu_percent: 0.5 } },
+      {
+        release: "0.1.0",
+        startedAt: results.startedAt,
+        ratios: { idle_cpu_percent: 0.5 },
+        figures: [{ name: "shm.small.1.p50_us", median: 3, lowest: 2, highest: 4 }],
+      },
       { release: "0.2.0" },
     ]);
-    expect(() => appendRelease(second, "0.1.0", results)).toThrow("has release 0.1.0 already");
+    expect(newestRelease(second).release).toBe("0.2.0");
+    expect(() => newestRelease("[]")).toThrow("The history has no release");
+    expect(() => appendRelease(second, "0.1.0", results, shown)).toThrow("has release 0.1.0 already");
     expect(() => checkIsNew([], "0.1.0")).not.toThrow();
   });
 });

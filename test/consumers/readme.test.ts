@@ -6,17 +6,25 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { environment, Project, root, tarball, tool } from "./support/project.ts";
 
 const project = new Project("readme");
-const name = `greeter-${process.pid}`;
+const name = `pictures-${process.pid}`;
 const env: NodeJS.ProcessEnv = {};
 let server: ChildProcess | undefined;
 
-/** The README's programs by their names: a block of code begins each with its name. */
-function programs(): Map<string, string> {
-  const page = readFileSync(`${root}README.md`, "utf8");
-  const blocks = [...page.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map((match) => match[1] ?? "");
+/** A page's programs by their names: a block of code begins each with its name. */
+function programsOf(page: string): Map<string, string> {
+  const blocks = [...read(page).matchAll(/^```ts\n([\s\S]*?)^```/gm)].map((match) => match[1] ?? "");
   const parts = blocks.flatMap((block) => block.split(/^(?=\/\/ [\w-]+\.ts$)/m));
   return new Map(parts.map((text) => [/^\/\/ ([\w-]+\.ts)/.exec(text)?.[1] ?? "", text]));
 }
+
+/** What a page says that a program prints. */
+function printedBy(page: string, program: string): string {
+  const [, rest = ""] = read(page).split(`<!-- prints: ${program} -->\n`);
+  return /^```text\n([\s\S]*?)^```/.exec(rest)?.[1] ?? "";
+}
+
+const read = (page: string) => readFileSync(`${root}${page}`, "utf8");
+const firstService = "docs/guide/first-service.md";
 
 function npm(...args: string[]): string {
   return execFileSync("npm", [...args, "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"], {
@@ -30,12 +38,13 @@ beforeAll(() => {
   npm("init", "-y", "--init-type=module");
   npm("install", tarball, "zod");
   npm("pkg", "set", "type=module");
-  const readme = programs();
-  for (const file of ["contract.ts", "server.ts", "client.ts"]) {
-    const text = readme.get(file);
+  const files = new Map([...programsOf(firstService), ...programsOf("README.md")]);
+  for (const file of ["hello.ts", "contract.ts", "server.ts", "client.ts"]) {
+    const text = files.get(file);
     expect(text, file).toBeDefined();
     // Its addresses may be in use on this machine.
-    project.write(file, (text ?? "").replaceAll("shm://greeter", `shm://${name}`).replaceAll(":7400", ":0"));
+    const own = (text ?? "").replaceAll(/shm:\/\/\w+/g, `shm://${name}`);
+    project.write(file, file === "client.ts" ? own : own.replaceAll(":7400", ":0"));
   }
   // A tarball of a checkout has no addon.
   if (!project.has(`node_modules/cinnabar/native/linux-${process.arch}-glibc/cinnabar.node`))
@@ -53,35 +62,50 @@ afterAll(() => project.remove());
 
 const tsx = tool("tsx", "dist/cli.mjs");
 
+/** Node takes TypeScript as it is from 22.18 on, but `using` only from 24 on. */
+const ways: [string, string, string[]][] = [
+  ["20", "tsx", [tsx]],
+  ["22", "tsx", [tsx]],
+  ["24", "tsx", [tsx]],
+  ["24", "nothing else", []],
+  ["26", "tsx", [tsx]],
+  ["26", "nothing else", []],
+];
+
 describe("a new project after npm init, npm install and the README's lines", () => {
-  // From 24 on Node takes TypeScript with `using` as it is.
-  it.each([
-    ["20", "tsx", [tsx]],
-    ["22", "tsx", [tsx]],
-    ["24", "tsx", [tsx]],
-    ["24", "nothing else", []],
-    ["26", "tsx", [tsx]],
-    ["26", "nothing else", []],
-  ])("says hello over tcp and shm on Node %s with %s", async (version, _, loader) => {
-    const node = tool(`node-${version}`, "bin/node");
-    server = spawn(node, [...loader, "server.ts"], {
-      cwd: project.folder,
-      env: { ...environment, ...env },
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    const lines = createInterface({ input: server.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
-    expect((await lines.next()).value).toBe(`shm://${name}`);
-    const url = (await lines.next()).value;
-    expect(url).toMatch(/^tcp:\/\/127\.0\.0\.1:\d+$/);
-    project.write(
-      "tcp-client.ts",
-      readFileSync(project.path("client.ts"), "utf8").replace(`shm://${name}`, String(url)),
-    );
-    for (const client of ["client.ts", "tcp-client.ts"]) {
-      const { stdout, stderr } = project.node([...loader, client], { env, node });
-      expect(stdout, stderr).toBe("Hello, world\ngive a name\n");
-    }
-  });
+  it.each([...ways, ["22", "nothing else", []] as const])(
+    "runs the README's twelve lines on Node %s with %s",
+    (version, _, loader) => {
+      const node = tool(`node-${version}`, "bin/node");
+      const { stdout, stderr } = project.node([...loader, "hello.ts"], { env, node });
+      const printed = stdout.replaceAll(name, "greeter").replaceAll(/(127\.0\.0\.1):\d+/g, "$1:7400");
+      expect(printed, stderr).toBe(printedBy("README.md", "hello.ts"));
+    },
+  );
+
+  it.each(ways)(
+    "runs the guide's first service over shm and tcp on Node %s with %s",
+    async (version, _, loader) => {
+      const node = tool(`node-${version}`, "bin/node");
+      server = spawn(node, [...loader, "server.ts"], {
+        cwd: project.folder,
+        env: { ...environment, ...env },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      const lines = createInterface({ input: server.stdout as NodeJS.ReadableStream })[
+        Symbol.asyncIterator
+      ]();
+      expect((await lines.next()).value).toBe(`shm://${name}`);
+      const url = String((await lines.next()).value);
+      expect(url).toMatch(/^tcp:\/\/127\.0\.0\.1:\d+$/);
+      project.write(
+        "own-client.ts",
+        readFileSync(project.path("client.ts"), "utf8").replace(/tcp:\/\/[\d.:]+/, url),
+      );
+      const { stdout, stderr } = project.node([...loader, "own-client.ts"], { env, node });
+      expect(stdout, stderr).toBe(printedBy(firstService, "client.ts"));
+    },
+  );
 
   it("has the command cinnabar, and a tree of packages that npm calls whole", () => {
     const report = project.node(["node_modules/cinnabar/dist/cli/bin/cinnabar.js", "info", "--json"]).stdout;

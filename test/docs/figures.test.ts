@@ -5,9 +5,9 @@ import { pictureFiles } from "../../bench/report/write-pictures.ts";
 import { resultsWith } from "../bench/support/samples.ts";
 import { root } from "./pages.test-support.ts";
 
-describe("the pictures and the table of README.md", () => {
+describe("the pictures and tables of README and guide", () => {
   for (const [file, text] of pictureFiles(root)) {
-    it(`are drawn from the last results: ${file} (else run "npm run bench -- --figures")`, () => {
+    it(`are drawn from the newest release: ${file} (else run "npm run bench -- --figures")`, () => {
       expect(readFileSync(root + file, "utf8")).toBe(text);
     });
   }

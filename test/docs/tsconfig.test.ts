@@ -27,19 +27,20 @@ it("of README and guide are the same, and make programs that the oldest supporte
           .replace(",", ",\\s?")}\``,
       ),
     );
-  const program = blocksOf("README.md").find(({ text }) => text.startsWith("// frames.ts"))?.text ?? "";
+  const program =
+    blocksOf("docs/guide/bulk.md").find(({ text }) => text.startsWith("// squares.ts"))?.text ?? "";
   expect(program).toContain("await using");
-  writeFileSync(join(folder, "frames.ts"), program.replaceAll("shm://", "mem://"));
+  writeFileSync(join(folder, "squares.ts"), program.replaceAll("shm://", "mem://"));
   writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
   writeFileSync(
     join(folder, "tsconfig.json"),
     JSON.stringify({ compilerOptions: { ...compilerOptions, types: ["node"], skipLibCheck: true } }),
   );
   execFileSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "-p", folder]);
-  const compiled = readFileSync(join(folder, "frames.js"), "utf8");
+  const compiled = readFileSync(join(folder, "squares.js"), "utf8");
   expect(compiled).not.toMatch(/await using/);
   // A folder with a package.json of its own does not see the checkout's name.
   rmSync(join(folder, "package.json"));
-  const printed = execFileSync(process.execPath, [join(folder, "frames.js")], { encoding: "utf8" });
-  expect(printed).toBe("16777216 bytes arrived, the last one is 7\n");
+  const printed = execFileSync(process.execPath, [join(folder, "squares.js")], { encoding: "utf8" });
+  expect(printed).toBe("1000000 squares, the last one is 1000000000000\n");
 });

@@ -5,8 +5,9 @@ import { root } from "../../scripts/setup/command.mjs";
 
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-it("the README shows first the two commands that do everything, and .ci/run calls the one that tests", () => {
-  const [, block = ""] = /^```sh\n([\s\S]*?)^```/m.exec(read("README.md")) ?? [];
+it("the README sets the checkout up by two commands that do everything, and .ci/run calls the one that tests", () => {
+  const [, part = ""] = read("README.md").split("\n## Set up the checkout\n");
+  const [, block = ""] = /^```sh\n([\s\S]*?)^```/m.exec(part) ?? [];
   const commands = block
     .trim()
     .split("\n")
