@@ -8,8 +8,6 @@ import {
 } from "cinnabar/standard";
 import {
   type Command,
-  fabrics,
-  fabricsOpcode,
   isFromHost,
   isToHost,
   parseCommand,
@@ -17,17 +15,18 @@ import {
   sqeBytes,
   uint64At,
 } from "../nvme/command.ts";
-import {
-  type Admitted,
-  admittance,
-  type Connected,
-  type Controller,
-  type Queue,
-  unprovenCommands,
-} from "../nvme/controller.ts";
+import { type Admitted, admittance, type Connected, type Queue } from "../nvme/controller.ts";
 import { messageFacts } from "../nvme/identify.ts";
 import type { FusedWork, IoWork } from "../nvme/io-command.ts";
-import { fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { QueueState } from "../nvme/queue-state.ts";
+import {
+  faultOfConnect,
+  faultOfData,
+  fusedBroken,
+  fusedFaults,
+  fusedWorkOf,
+  workOf,
+} from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { Credit } from "../socket/credit.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
@@ -133,58 +132,44 @@ function fillCompletion(answer: Buffer, { id }: Command, { status: outcome, resu
 class CallQueue implements Queue {
   readonly facts = messageFacts;
   readonly peer: string;
-  readonly settled: Promise<void>;
   readonly #memory: Credit;
   readonly #buffers = new SpareBuffers();
   readonly #answers = new CutBuffers();
-  #settle = () => {};
+  readonly #state = new QueueState();
   readonly #handshakeTimeoutMs: number;
-  #admitted: Admitted | undefined;
-  /** How many commands may be open. */
-  #maxOpen = 0;
   #proving: NodeJS.Timeout | undefined;
-  /** Commands that have no answer yet, and those of them that a device works on. */
+  /** Commands that have no answer yet. A call is one, or two that are fused: identifiers do not count. */
   #open = 0;
-  #underWay = 0;
-  #isGone = false;
   #onGone = () => {};
 
   constructor(peer: string, { maxBytes, handshakeTimeoutMs }: QueueBounds) {
     this.peer = peer;
     this.#handshakeTimeoutMs = handshakeTimeoutMs;
     this.#memory = new Credit(maxBytes);
-    this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  get settled(): Promise<void> {
+    return this.#state.settled;
   }
 
   /** Connected, and not ended. */
   get isOpen(): boolean {
-    return this.#admitted !== undefined && !this.#isGone && !this.#admitted.controller.isEnded;
+    return this.#state.controller?.isEnded === false && !this.#state.isGone;
   }
 
   async connect(connect: ConnectQueue, command: Command, data: Buffer): Promise<Completion> {
-    if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect)
-      return { status: status.sequence };
-    if (command.sglKind !== sgl.inCapsule) return { status: status.sglType };
-    if (command.sglOffset !== 0) return { status: status.sglOffset };
-    if (command.bytes !== 1024 || data.length !== 1024) return { status: status.sglLength };
+    const fault = faultOfConnect(command, data.length, false);
+    if (fault !== undefined) return { status: fault };
     const connected = await connect(this, command, data);
     if ("refused" in connected) return connected.refused;
-    const { entries, authentication } = connected;
-    this.#admitted = connected;
-    this.#maxOpen = entries;
-    if (authentication !== undefined) {
-      this.#maxOpen = Math.min(entries, unprovenCommands);
+    if (connected.authentication !== undefined)
       this.#proving = setTimeout(() => this.abort(), this.#handshakeTimeoutMs);
-      void authentication.done.then(() => {
-        clearTimeout(this.#proving);
-        this.#maxOpen = entries;
-      });
-    }
+    this.#state.connect(connected, () => clearTimeout(this.#proving));
     return admittance(connected);
   }
 
   abort(): void {
-    this.#isGone = true;
+    this.#state.abort();
     this.#onGone();
   }
 
@@ -199,49 +184,39 @@ class CallQueue implements Queue {
 
   /** The host's stream is over. */
   leave(): void {
-    this.#isGone = true;
     clearTimeout(this.#proving);
-    if (this.#admitted?.queueId === 0) this.#admitted.controller.end();
-    if (this.#underWay === 0) this.#settle();
+    this.#state.leave();
   }
 
   /** A command whose data, either way, are in its capsules. */
   async execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
     const admitted = this.#begin(1);
     if (admitted === undefined) return answerOf(command, { status: status.notReady });
-    const { controller } = admitted;
     try {
       const work = workOf(admitted, command);
       if ("code" in work) return answerOf(command, { status: work });
       if (work.bytes > 0 && isFromHost(command)) {
-        if (command.sglKind !== sgl.inCapsule) return answerOf(command, { status: status.sglType });
-        if (command.sglOffset !== 0) return answerOf(command, { status: status.sglOffset });
-        if (command.bytes !== work.bytes || inCapsule.length !== work.bytes)
-          return answerOf(command, { status: status.sglLength });
-        return answerOf(command, await this.#run(controller, () => work.run(inCapsule), broken));
+        const fault = faultOfData(command, work.bytes, inCapsule.length, false);
+        if (fault !== undefined) return answerOf(command, { status: fault });
+        return answerOf(command, await this.#run(() => work.run(inCapsule), broken));
       }
       const bytes = isToHost(command) ? work.bytes : 0;
       if (inCapsule.length > 0 || (bytes > 0 && command.bytes !== bytes))
         return answerOf(command, { status: status.sglLength });
       if (bytes > 0 && command.sglKind !== sgl.transport)
         return answerOf(command, { status: status.sglType });
-      return await this.#answerWithData(controller, command, work, bytes);
+      return await this.#answerWithData(command, work, bytes);
     } finally {
       this.#open--;
     }
   }
 
-  async #answerWithData(
-    controller: Controller,
-    command: Command,
-    work: IoWork,
-    bytes: number,
-  ): Promise<Buffer> {
+  async #answerWithData(command: Command, work: IoWork, bytes: number): Promise<Buffer> {
     const turn = this.#memory.take(bytes);
     if (turn !== undefined) await turn;
     const into = this.#buffers.take(bytes);
     try {
-      const completion = await this.#run(controller, () => work.run(into), broken);
+      const completion = await this.#run(() => work.run(into), broken);
       const { data } = completion;
       const answer = this.#answers.take(dataAt.answer + (data?.length ?? 0));
       fillCompletion(answer, command, completion);
@@ -256,12 +231,11 @@ class CallQueue implements Queue {
   /** A command whose data the host has in its memory. */
   gather(command: Command, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
     return this.#counted([command], async (admitted) => {
-      const { controller } = admitted;
       const work = this.#workOnMemory(admitted, command, memory.byteLength, isFromHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(work.bytes, call, async (data) => {
         await call.get(memory, data);
-        return () => this.#run(controller, () => work.run(data), broken);
+        return () => this.#run(() => work.run(data), broken);
       });
       return answerOf(command, completion);
     });
@@ -270,13 +244,12 @@ class CallQueue implements Queue {
   /** A command that fills the memory of the host. */
   scatter(command: Command, memory: RemoteRegionLike<"write">, call: CallContext): Promise<Buffer> {
     return this.#counted([command], async (admitted) => {
-      const { controller } = admitted;
       const work = this.#workOnMemory(admitted, command, memory.byteLength, isToHost(command));
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(
         work.bytes,
         call,
-        async (into) => () => this.#run(controller, () => work.run(into), broken),
+        async (into) => () => this.#run(() => work.run(into), broken),
       );
       if (completion.data !== undefined) await call.put(completion.data, memory);
       return answerOf(command, completion);
@@ -286,24 +259,22 @@ class CallQueue implements Queue {
   /** A fused operation whose data are in the capsule. */
   fuse(commands: Fused, inCapsule: Buffer): Promise<Buffer> {
     return this.#counted(commands, async (admitted) => {
-      const { controller } = admitted;
       const work = this.#fusedWork(admitted, commands, inCapsule.length, sgl.inCapsule);
       if (!("run" in work)) return answersOf(commands, work);
       const [expected, data] = [inCapsule.subarray(0, work.bytes), inCapsule.subarray(work.bytes)];
-      return answersOf(commands, await this.#run(controller, () => work.run(expected, data), fusedBroken));
+      return answersOf(commands, await this.#run(() => work.run(expected, data), fusedBroken));
     });
   }
 
   /** A fused operation whose data the host has in its memory. */
   gatherFused(commands: Fused, memory: RemoteRegionLike<"read">, call: CallContext): Promise<Buffer> {
     return this.#counted(commands, async (admitted) => {
-      const { controller } = admitted;
       const work = this.#fusedWork(admitted, commands, memory.byteLength, sgl.transport);
       if (!("run" in work)) return answersOf(commands, work);
       const completions = await this.#withMemory(2 * work.bytes, call, async (data) => {
         await call.get(memory, data);
         const [expected, written] = [data.subarray(0, work.bytes), data.subarray(work.bytes)];
-        return () => this.#run(controller, () => work.run(expected, written), fusedBroken);
+        return () => this.#run(() => work.run(expected, written), fusedBroken);
       });
       return answersOf(commands, completions);
     });
@@ -362,11 +333,12 @@ class CallQueue implements Queue {
 
   /** Counts commands as open. Undefined where there is no room: the caller answers that it is not ready. */
   #begin(commands: number): Admitted | undefined {
-    if (this.#admitted === undefined || this.#admitted.controller.isEnded) throw queueEnded();
+    const { admitted, maxOpen } = this.#state;
+    if (admitted === undefined || admitted.controller.isEnded) throw queueEnded();
     // A host that has given up a call may use its place again before the device is done.
-    if (this.#open + commands > this.#maxOpen) return undefined;
+    if (this.#open + commands > maxOpen) return undefined;
     this.#open += commands;
-    return this.#admitted;
+    return admitted;
   }
 
   async #counted(
@@ -384,24 +356,12 @@ class CallQueue implements Queue {
   }
 
   /** Nothing begins when the queue has ended. */
-  async #run<T extends Completion | readonly Completion[]>(
-    controller: Controller,
-    work: () => Promise<T>,
-    broken: T,
-  ): Promise<T> {
-    if (!(await controller.mayBegin()) || this.#isGone) throw queueEnded();
-    this.#underWay++;
-    try {
-      const done = await work();
-      // The answer leaves before the end of the stream does.
-      if ("isLast" in done) setImmediate(() => this.abort());
-      return done;
-    } catch {
-      return broken;
-    } finally {
-      this.#underWay--;
-      if (this.#isGone && this.#underWay === 0) this.#settle();
-    }
+  async #run<T extends Completion | readonly Completion[]>(work: () => Promise<T>, failed: T): Promise<T> {
+    const done = await this.#state.run(work, failed);
+    if (done === undefined) throw queueEnded();
+    // The answer leaves before the end of the stream does.
+    if ("isLast" in done) setImmediate(() => this.abort());
+    return done;
   }
 }
 

@@ -112,6 +112,19 @@ export function faultOfData(
   return named === bytes && inCapsuleBytes === (isInCapsule ? bytes : 0) ? undefined : status.sglLength;
 }
 
+/** The length of the data of Connect. */
+export const connectBytes = 1024;
+
+/** What is wrong with the first command of a queue, which must be Connect; its parameters are the target's. */
+export function faultOfConnect(
+  command: Command,
+  inCapsuleBytes: number,
+  isElsewhere: boolean,
+): Status | undefined {
+  if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect) return status.sequence;
+  return faultOfData(command, connectBytes, inCapsuleBytes, isElsewhere);
+}
+
 /** The completions of two fused commands of which one or both are at fault. */
 export const fusedFaults = ([first, second]: readonly (Status | undefined)[]): readonly [
   Completion,

@@ -1,8 +1,6 @@
 import {
   type Command,
   cqeBytes,
-  fabrics,
-  fabricsOpcode,
   isFromHost,
   isKeyed,
   isToHost,
@@ -19,7 +17,16 @@ import {
 } from "../nvme/controller.ts";
 import { maxQueueEntries, maxTransferBytes, type Place, type TransportFacts } from "../nvme/identify.ts";
 import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
-import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { QueueState } from "../nvme/queue-state.ts";
+import {
+  connectBytes,
+  faultOfConnect,
+  faultOfData,
+  fusedBroken,
+  fusedFaults,
+  fusedWorkOf,
+  workOf,
+} from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import type { BoundedConnection } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
@@ -29,7 +36,6 @@ import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } fr
 /** Data of a command that its capsule may carry. Each place of a queue has memory for so many. */
 const inCapsuleBytes = 4096;
 const facts: TransportFacts = { ioInCapsuleBytes: inCapsuleBytes, isKeyed: true };
-const connectBytes = 1024;
 /** The parts of the memory for the first command. `data`: what Connect has in the host's memory. */
 const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as const;
 
@@ -60,6 +66,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   readonly #pair: QueuePair;
   readonly #service: RdmaService;
   readonly #bounded: Bounded;
+  readonly #state = new QueueState();
   readonly #commands: QueueCommands<Arrived>;
   readonly #credit: Credit;
   readonly #greeting: RegisteredMemory;
@@ -81,7 +88,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#pair = pair;
     this.#service = service;
     this.#bounded = bounded;
-    this.#commands = new QueueCommands(this);
+    this.#commands = new QueueCommands(this, this.#state);
     this.#credit = new Credit(Math.max(service.maxBytes, maxTransferBytes));
     this.#stall = setTimeout(() => {
       if (this.#untaken > 0) this.#bounded.refuse();
@@ -108,17 +115,17 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   get settled(): Promise<void> {
-    return this.#commands.settled;
+    return this.#state.settled;
   }
 
   /** Ends the controller. */
   end(): void {
-    this.#commands.controller?.end();
+    this.#state.controller?.end();
     this.abort();
   }
 
   abort(): void {
-    this.#commands.abort();
+    this.#state.abort();
     this.#pair.close();
   }
 
@@ -134,7 +141,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     if ("refused" in connected) return this.#refuse(command, connected.refused);
     const { controller, entries, authentication } = connected;
     const atFirst = authentication === undefined ? entries : Math.min(entries, unprovenCommands);
-    this.#commands.connect(connected, () => {
+    this.#state.connect(connected, () => {
       if (!this.#bounded.admit() || !this.#addSlots(entries - atFirst)) this.abort();
     });
     // It ended meanwhile, and the controller did not know it.
@@ -163,8 +170,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
 
   /** The data of Connect, from its capsule or from the host's memory; or the status of one that has none. */
   async #connectData(command: Command, inCapsule: Buffer): Promise<Buffer | Status> {
-    if (command.opcode !== fabricsOpcode || command.fabricsType !== fabrics.connect) return status.sequence;
-    const fault = faultOfData(command, connectBytes, inCapsule.length, isKeyed(command));
+    const fault = faultOfConnect(command, inCapsule.length, isKeyed(command));
     if (fault !== undefined) return fault;
     if (command.sglKind === sgl.inCapsule) return inCapsule;
     const part = { memory: this.#greeting, offset: greetingAt.data, bytes: connectBytes };
@@ -184,7 +190,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   #take(capsule: Buffer, slot: MemoryPart): void {
-    const { admitted } = this.#commands;
+    const { admitted } = this.#state;
     if (admitted === undefined || capsule.length < sqeBytes) return this.abort();
     this.#commands.count();
     const command = parseCommand(Buffer.from(capsule.subarray(0, sqeBytes)));
@@ -192,7 +198,6 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   }
 
   async execute(admitted: Admitted, { command, inCapsule }: Arrived): Promise<Completion | undefined> {
-    const { controller } = admitted;
     const work = workOf(admitted, command);
     if ("code" in work) return { status: work };
     const { bytes } = work;
@@ -202,18 +207,16 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     if (isSent) {
       const fault = this.#faultOf(command, bytes, inCapsule);
       if (fault !== undefined) return { status: fault };
-      if (!isKeyed(command)) return this.#commands.run(controller, () => work.run(inCapsule), failed);
+      if (!isKeyed(command)) return this.#state.run(() => work.run(inCapsule), failed);
     } else if (inCapsule.length > 0) return { status: status.sglLength };
     else if (isRead) {
       if (!isKeyed(command)) return { status: status.sglType };
       if (command.bytes !== bytes) return { status: status.sglLength };
     }
-    if (!isSent && !isRead) return this.#commands.run(controller, () => work.run(inCapsule), failed);
+    if (!isSent && !isRead) return this.#state.run(() => work.run(inCapsule), failed);
     const part = await this.#takeMemory(bytes);
     const isThere = isRead || (await this.#fetch(command, part));
-    const completion = isThere
-      ? await this.#commands.run(controller, () => work.run(part.buffer), failed)
-      : undefined;
+    const completion = isThere ? await this.#state.run(() => work.run(part.buffer), failed) : undefined;
     const found = isRead ? completion?.data : undefined;
     if (found === undefined) {
       this.#giveBack(part);
@@ -235,7 +238,6 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     first: Arrived,
     second: Arrived,
   ): Promise<readonly [Completion, Completion] | undefined> {
-    const { controller } = admitted;
     const work = fusedWorkOf(admitted, first.command, second.command);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const { bytes } = work;
@@ -254,7 +256,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
       );
       const [expected, written] = data;
       if (expected === undefined || written === undefined) return undefined;
-      return await this.#commands.run(controller, () => work.run(expected, written), fusedBroken);
+      return await this.#state.run(() => work.run(expected, written), fusedBroken);
     } finally {
       this.#giveBack(part);
     }
@@ -274,7 +276,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   #leave(): void {
     clearTimeout(this.#stall);
     this.#bounded.over();
-    this.#commands.leave();
+    this.#state.leave();
   }
 
   /** Sends a completion when there is a place for it. The command's slot takes a capsule before the host may send one. */

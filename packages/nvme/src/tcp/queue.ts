@@ -1,19 +1,19 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { crc32c } from "cinnabar/native";
-import {
-  type Command,
-  fabrics,
-  fabricsOpcode,
-  isFromHost,
-  isToHost,
-  parseCommand,
-  sgl,
-} from "../nvme/command.ts";
+import { type Command, isFromHost, isToHost, parseCommand, sgl } from "../nvme/command.ts";
 import { type Admitted, admittance, type Connected, type Queue } from "../nvme/controller.ts";
 import { adminInCapsuleBytes, maxTransferBytes, messageFacts, type Place } from "../nvme/identify.ts";
 import { QueueCommands, type Transport } from "../nvme/queue-commands.ts";
-import { faultOfData, fusedBroken, fusedFaults, fusedWorkOf, workOf } from "../nvme/queue-work.ts";
+import { QueueState } from "../nvme/queue-state.ts";
+import {
+  faultOfConnect,
+  faultOfData,
+  fusedBroken,
+  fusedFaults,
+  fusedWorkOf,
+  workOf,
+} from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
@@ -69,6 +69,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   #nextTag = 0;
   /** What was written leaves, then the connection ends. Its controller, which ends with an admin queue, cuts nothing off. */
   #isLeaving = false;
+  readonly #state = new QueueState();
   readonly #commands: QueueCommands<Arrived>;
 
   constructor(
@@ -81,11 +82,11 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     this.#writer = new ByteWriter(socket);
     this.#connect = connect;
     this.#memory = new Credit(Math.max(maxBytes, maxTransferBytes));
-    this.#commands = new QueueCommands(this);
+    this.#commands = new QueueCommands(this, this.#state);
   }
 
   get settled(): Promise<void> {
-    return this.#commands.settled;
+    return this.#state.settled;
   }
 
   get place(): Place | undefined {
@@ -103,28 +104,28 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   async run(admitted: () => boolean): Promise<void> {
     try {
       await this.#greet();
-      while (!this.#commands.isGone && (await this.#next(admitted)));
+      while (!this.#state.isGone && (await this.#next(admitted)));
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
       this.#isLeaving = true;
-      this.#commands.abort();
+      this.#state.abort();
       for (const { complete } of this.#transfers.values()) complete("ended");
       this.#transfers.clear();
-      this.#commands.leave();
+      this.#state.leave();
     }
     await this.#writer.end();
   }
 
   end(): void {
-    this.#commands.controller?.end();
-    this.#commands.abort();
+    this.#state.controller?.end();
+    this.#state.abort();
     this.#socket.destroy();
   }
 
   abort(): void {
-    this.#commands.abort();
+    this.#state.abort();
     if (!this.#isLeaving) this.#socket.destroy();
   }
 
@@ -177,7 +178,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     const command = parseCommand(header.subarray(8));
     if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
     this.#commands.count();
-    const queue = this.#commands.admitted;
+    const queue = this.#state.admitted;
     if (queue === undefined) return this.#takeConnect(command, data, isWhole, admitted);
     this.#commands.take(queue, { command, inCapsule: data, isWhole });
     return true;
@@ -199,7 +200,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       return 0;
     }
     if (dataOffset !== length + digestBytes) throw new FatalError(fatal.field, 3, head);
-    const isOfIo = (this.#commands.admitted?.queueId ?? 0) !== 0;
+    const isOfIo = (this.#state.admitted?.queueId ?? 0) !== 0;
     const inCapsule = isOfIo ? this.facts.ioInCapsuleBytes : adminInCapsuleBytes;
     const dataBytes = bytes - dataOffset - (this.#digests.data ? 4 : 0);
     if (dataBytes <= 0 || dataBytes > (type === pduType.h2cData ? maxHostDataBytes : inCapsule))
@@ -248,13 +249,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     isWhole: boolean,
     admitted: () => boolean,
   ): Promise<boolean> {
-    const isConnect = command.opcode === fabricsOpcode && command.fabricsType === fabrics.connect;
-    let refused: Status | undefined;
-    if (!isConnect) refused = status.sequence;
-    else if (command.sglKind !== sgl.inCapsule) refused = status.sglType;
-    else if (command.sglOffset !== 0) refused = status.sglOffset;
-    else if (command.bytes !== 1024 || data.length !== 1024) refused = status.sglLength;
-    else if (!isWhole) refused = status.transport;
+    const refused = faultOfConnect(command, data.length, false) ?? (isWhole ? undefined : status.transport);
     if (refused !== undefined) {
       this.#respond(command, { status: refused });
       return false;
@@ -264,10 +259,10 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       this.#respond(command, connected.refused);
       return false;
     }
-    this.#commands.connect(connected, () => {
-      if (!admitted()) this.#commands.abort();
+    this.#state.connect(connected, () => {
+      if (!admitted()) this.#state.abort();
     });
-    if (!connected.controller.checkAlive() || this.#commands.isGone) return false;
+    if (!connected.controller.checkAlive() || this.#state.isGone) return false;
     this.#respond(command, admittance(connected));
     return true;
   }
@@ -276,7 +271,6 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     admitted: Admitted,
     { command, inCapsule, isWhole }: Arrived,
   ): Promise<Completion | undefined> {
-    const { controller } = admitted;
     const work = workOf(admitted, command);
     if ("code" in work) return { status: work };
     let data = inCapsule;
@@ -307,7 +301,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       release();
       return fetched === "damaged" ? { status: status.transport } : undefined;
     }
-    const completion = await this.#commands.run(controller, () => work.run(data), broken);
+    const completion = await this.#state.run(() => work.run(data), broken);
     if (completion?.data === undefined) release();
     else this.#sendData(command, completion.data, release);
     return completion;
@@ -319,7 +313,6 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     first: Arrived,
     second: Arrived,
   ): Promise<readonly [Completion, Completion] | undefined> {
-    const { controller } = admitted;
     const work = fusedWorkOf(admitted, first.command, second.command);
     if (!("run" in work)) return [{ status: work[0] }, { status: work[1] }];
     const both = [first, second];
@@ -342,7 +335,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
         return fusedFaults(fetched.map((one) => (one === "damaged" ? status.transport : undefined)));
       if (fetched.includes("ended")) return undefined;
       const [expected, written] = data as [Buffer, Buffer];
-      return await this.#commands.run(controller, () => work.run(expected, written), fusedBroken);
+      return await this.#state.run(() => work.run(expected, written), fusedBroken);
     } finally {
       this.#memory.giveBack(memoryBytes);
     }
@@ -354,7 +347,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
 
   /** Asks the host for data that fill a buffer. */
   async #fetch(command: Command, data: Buffer): Promise<Fetched> {
-    if (this.#commands.isGone) return "ended";
+    if (this.#state.isGone) return "ended";
     while (this.#transfers.has(this.#nextTag)) this.#nextTag = (this.#nextTag + 1) & 0xffff;
     const tag = this.#nextTag;
     this.#nextTag = (tag + 1) & 0xffff;

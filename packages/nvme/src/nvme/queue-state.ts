@@ -1,0 +1,83 @@
+import { type Admitted, type Controller, unprovenCommands } from "./controller.ts";
+
+/** A queue from its connection to its end, whatever transport it has. */
+export class QueueState {
+  /** Resolves when the queue has ended and the device has nothing under way for it. */
+  readonly settled: Promise<void>;
+  #admitted: Admitted | undefined;
+  #maxOpen = 1;
+  /** Commands that a device works on. */
+  #underWay = 0;
+  #isGone = false;
+  #settle = () => {};
+
+  constructor() {
+    this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  /** Undefined before Connect. */
+  get admitted(): Admitted | undefined {
+    return this.#admitted;
+  }
+
+  get controller(): Controller | undefined {
+    return this.#admitted?.controller;
+  }
+
+  /** 0, that of the admin queue, before Connect. */
+  get queueId(): number {
+    return this.#admitted?.queueId ?? 0;
+  }
+
+  /**
+   * How many commands may be open: the queue's entries, or as many as a host may have that has proved nothing. Before
+   * Connect there is room for that alone.
+   */
+  get maxOpen(): number {
+    return this.#maxOpen;
+  }
+
+  /** The queue has ended: no command begins. */
+  get isGone(): boolean {
+    return this.#isGone;
+  }
+
+  /** @param admit the host has proved who it is, or need not */
+  connect(admitted: Admitted, admit: () => void): void {
+    const { entries, authentication } = admitted;
+    this.#admitted = admitted;
+    const open = () => {
+      this.#maxOpen = entries;
+      if (!this.#isGone) admit();
+    };
+    if (authentication === undefined) return open();
+    this.#maxOpen = Math.min(entries, unprovenCommands);
+    void authentication.done.then(open);
+  }
+
+  /** Lets the device work for a queue that is connected, unless it has ended. Undefined where it has. */
+  async run<T>(work: () => Promise<T>, failed: T): Promise<T | undefined> {
+    if (!(await this.controller?.mayBegin()) || this.#isGone) return undefined;
+    this.#underWay++;
+    try {
+      return await work();
+    } catch {
+      return failed;
+    } finally {
+      this.#underWay--;
+      if (this.#isGone && this.#underWay === 0) this.#settle();
+    }
+  }
+
+  /** No command begins any more. */
+  abort(): void {
+    this.#isGone = true;
+  }
+
+  /** The connection is over. With the admin queue, the controller ends. */
+  leave(): void {
+    this.#isGone = true;
+    if (this.queueId === 0) this.controller?.end();
+    if (this.#underWay === 0) this.#settle();
+  }
+}
