@@ -29,6 +29,9 @@ const forTesting = [
   { name: "doctest-dev", isThere: () => hasHeader("doctest/doctest.h") },
   // Each version formats a little differently, so the check wants this one and none other.
   { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },
+  // Shells whose completion of the command line is tested.
+  { name: "zsh", isThere: () => onPath("zsh") !== undefined, isOptional: true },
+  { name: "fish", isThere: () => onPath("fish") !== undefined, isOptional: true },
 ];
 
 /** @type {readonly SystemPackage[]} */

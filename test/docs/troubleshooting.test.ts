@@ -77,15 +77,15 @@ const noMessages: readonly RegExp[] = [
   // What `cinnabar why` says of calls, and what `top` and `tail` print: their sections explain it.
   /^(waits (for a place|in admission)|a session with … is being|an attempt has failed, and|the event loop of its)/,
   /^its (long answer|caller has given|server does not have|handler (has ended|runs))|^sent to …; give the URL/,
-  /^ENGINE STATE |^Shows .*\.$|^(… |cinnabar tail: … )more calls were left out$/,
+  /^Shows .*\.$|^(… |cinnabar tail: …: … )more calls were left out$|^; s: next column/,
   // Descriptions in schemas.
   /^only calls (of this service|that have failed)/,
   // Code that is generated.
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
-  /^Usage: cinnabar|^ {2}--(cert|group) FILE|^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
+  /^Usage: cinnabar|^ {2}--group FILE|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
   /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves) .*\.$|^any amount can be pinned$/,
-  /^…: connected in … to …$|^… sent, (…|none) answered|^its event loop does not answer$/,
+  /^…: connected in …, with|^… sent, (…|none) answered|^its event loop does not answer$/,
   /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
   /^served … calls, of which |^… us of this process by call$/,
   // The picture of `cinnabar bench`.

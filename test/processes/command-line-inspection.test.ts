@@ -340,7 +340,7 @@ describe("an engine that cannot be looked into", () => {
     [["top", "net://a:1", "--sort", "size"], "--sort must be one of calls, errors, open, p50, p99, method"],
     [["top", "net://a:1", "--every", "1ms"], "--every must be at least 100ms"],
     [["why", "net://a:1", "--limit", "0"], "--limit must be a whole number from 1 to 1000"],
-    [["tail"], "expected one URL"],
+    [["tail"], "expected at least one URL, or --group"],
     [["tail", "net://a:1", "--per-second", "1000"], "--per-second must be a whole number from 1 to 100"],
     [["tail", "nonsense"], "nonsense"],
   ])("is never asked for wrong usage: %j", { timeout: 60_000 }, async (args, message) => {

@@ -83,7 +83,7 @@ describe.skipIf(tmux === undefined)("cinnabar top on a terminal of 80 columns", 
       24,
       `'${process.execPath}' '${program}' top ${urls.join(" ")} --every 100ms`,
     );
-    await screen.has(/^sorted by calls$/);
+    await screen.has(/^sorted by calls; /);
     const { lines } = screen;
     // A line that is too long would go on in the next one.
     expect(lines[0]).toMatch(/^ENGINE +STATE +IN\/S .* STALL$/);
@@ -93,9 +93,14 @@ describe.skipIf(tmux === undefined)("cinnabar top on a terminal of 80 columns", 
     expect(lines[4]).toMatch(/^METHOD +DIR +CALLS\/S .* P99$/);
     expect(lines[5]).toMatch(/^…\S*aMethodWithALongName +in /);
     expect(lines[6]).toBe("");
-    expect(lines[7]).toBe("sorted by calls");
+    expect(lines[7]).toBe("sorted by calls; s: next column, p: calls or processes, q: end");
     screen.type("s");
-    await screen.has(/^sorted by errors$/);
+    await screen.has(/^sorted by errors; /);
+    screen.type("p");
+    await screen.has(/^ENGINE +STATE +VERSION .* HEAP$/);
+    expect(screen.lines.some((line) => line.includes("STALL"))).toBe(false);
+    screen.type("p");
+    await screen.has(/^ENGINE .* STALL$/);
     screen.type("q");
     await screen.has(/ended with 0$/);
   });

@@ -284,7 +284,7 @@ export const Files = service("files.v1", {
       ["ping", "net://127.0.0.1:1", "--timeout", "5"],
       /--timeout must be a time such as 500ms, 2s or 1m, it is "5"/,
     ],
-    [["list", "net://127.0.0.1:1", "--key", "a.key"], /--key, --ca and --crl belong to a certificate/],
+    [["list", "net://127.0.0.1:1", "--key", "a.key"], /--key belongs to a certificate: give --cert as well/],
     [["call", "net://127.0.0.1:1", "stat"], /"stat" names no method: write SERVICE\/METHOD/],
   ])("is asked wrongly: %j", async (args, complaint) => {
     const { status, stdout, stderr } = await inProcess(args);
@@ -299,7 +299,7 @@ describe("cinnabar ping and health", () => {
     const { status, stdout } = await cinnabar(["ping", url, "--count", "2", "--interval", "1ms", ...patient]);
     expect(status).toBe(0);
     expect(stdout).toMatch(
-      /^net:\S+: connected in [\d.]+ ms to cinnabar\S* .*\nping 1: [\d.]+ ms\nping 2: [\d.]+ ms\n2 sent, 2 answered: .*\n$/,
+      /^net:\S+: connected in [\d.]+ ms, with name look-up and handshake; the server is cinnabar\S* .*\nping 1: [\d.]+ ms\nping 2: [\d.]+ ms\n2 sent, 2 answered: .*\n$/,
     );
   });
 

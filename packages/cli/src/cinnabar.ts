@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { run } from "./run.ts";
+import { run, unexpected } from "./run.ts";
 
 // `cinnabar … | head`: the reader has what it wants, and nobody waits for the rest. 128 and the number of SIGPIPE.
 process.stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
@@ -7,6 +7,8 @@ process.stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
   process.exitCode = code === "EPIPE" ? 141 : 1;
 });
 process.stderr.on("error", () => {});
+// Rejections that nobody handles come here, too. Node would print the text as it is.
+process.on("uncaughtException", (error) => process.exit(unexpected(error)));
 
 // Not process.exit: what is still being written to a pipe would be cut off.
 const status = await run(process.argv.slice(2));

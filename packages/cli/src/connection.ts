@@ -1,15 +1,8 @@
-import { existsSync, readFileSync } from "node:fs";
-import { basename, dirname, extname, join } from "node:path";
 import type { ParseArgsConfig } from "node:util";
-import {
-  Engine,
-  type EngineOptions,
-  type Peer,
-  type RpcCode,
-  RpcError,
-  type SecurityOptions,
-} from "cinnabar/standard";
+import { Engine, type EngineOptions, type Peer, type SecurityOptions } from "cinnabar/standard";
 import { UsageError } from "./command.ts";
+import { CommandError, commandError, giveCredentials, statusOf } from "./command-error.ts";
+import { securityOf, variable } from "./credentials.ts";
 import { milliseconds } from "./quantities.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -21,12 +14,14 @@ export const connectionOptions = {
   crl: { type: "string" },
   psk: { type: "string" },
   identity: { type: "string" },
-  name: { type: "string" },
+  name: { type: "string", multiple: true },
   timeout: { type: "string" },
 } as const satisfies NonNullable<ParseArgsConfig["options"]>;
 
 /** What `--help` says of them. */
-export const connectionHelp = `  --cert FILE      The certificate to show to a server with security, as
+export const connectionHelp = `
+Connection. Each option can be a variable instead, such as CINNABAR_CERT=FILE:
+  --cert FILE      The certificate to show to a server with security, as
                    \`cinnabar keys issue\` makes it.
   --key FILE       Its private key. Default: the certificate's file with .key.
   --ca FILE        The authority to trust. Default: ca.pem beside the certificate.
@@ -34,52 +29,27 @@ export const connectionHelp = `  --cert FILE      The certificate to show to a s
   --psk FILE       A shared key instead, as \`cinnabar keys psk\` makes it.
   --identity NAME  The name of the shared key. Default: its file without .psk.
   --name NAME      The name that the server's certificate must have. Default: the
-                   host of the URL.
+                   host of the URL. Where servers have different names: one --name
+                   for each URL, in their order; then for members of --group, by
+                   rank. CINNABAR_NAME has commas between names.
   --timeout TIME   How long to wait for the server's welcome and for an answer,
                    such as 500ms, 2s or 1m. Default: 5s.`;
 
 /** The values of these options, as `parseArgs` gives them. */
-export type ConnectionValues = { readonly [name in keyof typeof connectionOptions]?: string | undefined };
+export type ConnectionValues = {
+  readonly [option in Exclude<keyof typeof connectionOptions, "name">]?: string | undefined;
+} & { readonly name?: readonly string[] | undefined };
 
 const defaultTimeoutMs = 5000;
 
 /** Statuses of commands that a signal or a closed output ended, as shells count them: 128 and the signal's number. */
 const interruptions = { SIGINT: 130, SIGPIPE: 141, SIGTERM: 143 } as const;
 
-/** gRPC's codes by their numbers, from 1 on. A failed call ends a command with 64 and the number. */
-const codesFrom1: readonly RpcCode[] = [
-  "cancelled",
-  "unknown",
-  "invalid_argument",
-  "deadline_exceeded",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "resource_exhausted",
-  "failed_precondition",
-  "aborted",
-  "out_of_range",
-  "unimplemented",
-  "internal",
-  "unavailable",
-  "data_loss",
-  "unauthenticated",
-];
-
-/** The exit status of a command whose call failed: 65 `cancelled` to 80 `unauthenticated`. */
-export function statusOf(code: RpcCode): number {
-  return 65 + codesFrom1.indexOf(code);
-}
-
-/** Why a command cannot do its work: one line with the remedy, and the exit status. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-  readonly status: number;
-
-  constructor(message: string, status = 1, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.status = status;
-  }
+/** A server to connect to. */
+export interface Server {
+  readonly url: string;
+  /** The name that its certificate must have. Undefined: the host of the URL. */
+  readonly name: string | undefined;
 }
 
 /** What a command works with while it has an engine. */
@@ -91,8 +61,10 @@ export interface Connection {
   readonly timeoutMs: number;
   /** Whether the user gave a time limit. Streams have none otherwise. */
   readonly hasTimeout: boolean;
-  /** Connects. @throws UsageError for a malformed URL, CommandError with the remedy. */
-  dial(url: string): Promise<Peer>;
+  /** The names that certificates of servers must have: one for all, or one for each server. */
+  readonly names: readonly string[];
+  /** Connects, by a URL to the only server of a command. @throws UsageError for a malformed URL, CommandError. */
+  dial(server: Server | string): Promise<Peer>;
   /** The same with an engine of its own, which only connects, and which is closed with the first. @throws CommandError. */
   another(): Promise<Connection>;
 }
@@ -145,20 +117,26 @@ export async function withEngine(
   work: (connection: Connection) => Promise<number>,
   serving: EngineOptions = {},
 ): Promise<number> {
-  const timeoutMs =
-    values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
+  const timeoutMs = timeoutOf(values);
   return untilEnded(command, terminal, async ({ signal, aborted }) => {
     const engines: Engine[] = [];
-    const open = async (options: EngineOptions): Promise<Connection> => {
-      const engine = await openEngine(values, options);
+    const security = securityOf(values);
+    const names = namesOf(values, security);
+    const open = async (serving: EngineOptions): Promise<Connection> => {
+      const options = security === undefined ? serving : { ...serving, security };
+      const engine = await openEngine(options);
       engines.push(engine);
       return {
         engine,
         signal,
         timeoutMs,
         hasTimeout: values.timeout !== undefined,
+        names,
         // Connecting takes no signal: Ctrl-C does not wait for it.
-        dial: (url) => Promise.race([dial(engine, url, timeoutMs, values.name), aborted]),
+        async dial(server) {
+          const named = typeof server === "string" ? serversOf([server], names)[0] : server;
+          return Promise.race([dial(engine, named as Server, timeoutMs, options.security), aborted]);
+        },
         another: () => open({}),
       };
     };
@@ -170,103 +148,56 @@ export async function withEngine(
   });
 }
 
-/** What an error comes to for the person at the terminal. What no command expects passes through, with its stack. */
-export function commandError(error: unknown, where = ""): CommandError {
-  if (error instanceof CommandError) return error;
-  if (!(error instanceof RpcError)) throw error;
-  const remedy = remedies[error.code];
-  const said = where === "" ? error.message : `${where}: ${error.message}`;
-  return new CommandError(remedy === undefined ? said : `${said}; ${remedy}`, statusOf(error.code), error);
+/** @throws UsageError for a number of names that is neither one nor that of the servers. */
+export function serversOf(urls: readonly string[], names: readonly string[]): Server[] {
+  if (names.length > 1 && names.length !== urls.length)
+    throw new UsageError(
+      `there are ${names.length} names for ${urls.length} servers: give --name once, or once for each`,
+    );
+  return urls.map((url, at) => ({ url, name: names[names.length === 1 ? 0 : at] }));
 }
 
-/** What to do about a failure, where the code alone tells. */
-const remedies: { readonly [code in RpcCode]?: string } = {
-  unauthenticated: "give --cert, --key and --ca, or --psk, as the server asks",
-  permission_denied: "let the server's security.allow permit it for this identity",
-};
+/** A variable is for many commands: names without certificates mean nothing, and are no fault. */
+function namesOf({ name }: ConnectionValues, security: SecurityOptions | undefined): readonly string[] {
+  if (name !== undefined) return name;
+  return (security?.tls === undefined ? undefined : variable("name")?.value.split(",")) ?? [];
+}
 
-async function dial(engine: Engine, url: string, timeoutMs: number, name: string | undefined): Promise<Peer> {
+function timeoutOf({ timeout }: ConnectionValues): number {
+  if (timeout !== undefined) return milliseconds("--timeout", timeout);
+  const setting = variable("timeout");
+  return setting === undefined ? defaultTimeoutMs : milliseconds(setting.source, setting.value);
+}
+
+async function dial(
+  engine: Engine,
+  { url, name }: Server,
+  timeoutMs: number,
+  security: EngineOptions["security"],
+): Promise<Peer> {
   const startMs = performance.now();
   try {
     return await engine.connect(url, { timeoutMs, ...(name === undefined ? {} : { name }) });
   } catch (error) {
     if (error instanceof TypeError || error instanceof RangeError) throw new UsageError(error.message);
     const { message, status } = commandError(error);
+    const remedy =
+      status === statusOf("unauthenticated") && security === undefined ? `; ${giveCredentials}` : "";
     // A server that computes takes no connections, and one that is not there may be as silent.
     // Timers may be up to a millisecond early.
     const isSilent = performance.now() - startMs >= timeoutMs - 1;
-    throw new CommandError(isSilent ? `${message} Its event loop may be blocked.` : message, status, error);
+    const why = isSilent ? " Its event loop may be blocked." : remedy;
+    throw new CommandError(`${message}${why}`, status, error);
   }
 }
 
-async function openEngine(values: ConnectionValues, serving: EngineOptions): Promise<Engine> {
-  const security = securityOf(values);
+async function openEngine(options: EngineOptions): Promise<Engine> {
   try {
-    return await Engine.open(security === undefined ? serving : { ...serving, security });
+    return await Engine.open(options);
   } catch (error) {
     // The options are right: what is wrong is in the files.
     if (error instanceof TypeError || error instanceof RangeError) throw new CommandError(error.message);
     throw commandError(error);
-  }
-}
-
-/** @throws UsageError for options that do not fit together, CommandError for files that cannot be read. */
-function securityOf({ cert, key, ca, crl, psk, identity }: ConnectionValues): SecurityOptions | undefined {
-  if (psk !== undefined) {
-    if (cert !== undefined || key !== undefined || ca !== undefined || crl !== undefined)
-      throw new UsageError("--psk and --cert, --key, --ca, --crl exclude each other");
-    return { psk: { identity: identity ?? basename(psk, ".psk"), key: read("--psk", psk) } };
-  }
-  if (identity !== undefined)
-    throw new UsageError("--identity is the name of a shared key: give --psk as well");
-  const files = { cert, key, ca, crl };
-  const own = certificateOf("--", files);
-  return own && { tls: { ...own, ...authorityOf("--", files) } };
-}
-
-/** The files that options name. */
-export interface CertificateFiles {
-  readonly cert: string | undefined;
-  readonly key: string | undefined;
-  readonly ca: string | undefined;
-  readonly crl: string | undefined;
-}
-
-/**
- * The certificate and its key. Undefined where none is named. `prefix` is what the names of the options begin with.
- *
- * @throws UsageError for other files without a certificate, CommandError for files that cannot be read.
- */
-export function certificateOf(prefix: string, { cert, key, ca, crl }: CertificateFiles) {
-  if (cert !== undefined) {
-    const stem = cert.slice(0, cert.length - extname(cert).length);
-    return { cert: read(`${prefix}cert`, cert), key: read(`${prefix}key`, key ?? `${stem}.key`) };
-  }
-  if (key !== undefined || ca !== undefined || crl !== undefined)
-    throw new UsageError(
-      `${prefix}key, ${prefix}ca and ${prefix}crl belong to a certificate: give ${prefix}cert as well`,
-    );
-  return undefined;
-}
-
-/**
- * The authority to trust, by default that beside the certificate, and its list.
- *
- * @throws CommandError for files that cannot be read.
- */
-export function authorityOf(prefix: string, { cert = "", ca, crl }: CertificateFiles) {
-  return {
-    ca: read(`${prefix}ca`, ca ?? join(dirname(cert), "ca.pem")),
-    ...(crl === undefined ? {} : { crl: read(`${prefix}crl`, crl) }),
-  };
-}
-
-function read(option: string, file: string): Uint8Array {
-  if (!existsSync(file)) throw new CommandError(`${option}: there is no file ${file}`);
-  try {
-    return readFileSync(file);
-  } catch (error) {
-    throw new CommandError(`${option}: ${(error as Error).message}`);
   }
 }
 

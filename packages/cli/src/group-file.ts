@@ -1,25 +1,36 @@
 import type { GroupFile } from "cinnabar-group";
-import { CommandError, type Connection } from "./connection.ts";
+import { CommandError } from "./command-error.ts";
+import { type Connection, type Server, serversOf } from "./connection.ts";
 
 /** What `--help` says of `--group`. */
 export const groupHelp = `  --group FILE     Instead of URLs, or beside them: the members that a file of
                    \`saveGroup\` or \`groupFromFile\` names.`;
 
 /**
- * URLs that were named, and those of a group's members by rank: of each member the first that this process can connect
- * to. A member that cannot be reached has its first one.
+ * Servers that were named, and those of a group's members by rank: of each member the first URL that this process can
+ * connect to. A member that cannot be reached has its first one.
  *
- * @throws CommandError for a file that describes no group, and where `cinnabar-group` is not installed.
+ * @throws UsageError for another number of names, CommandError for a file that describes no group, and where
+ *   `cinnabar-group` is not installed.
  */
 export async function withGroup(
   named: readonly string[],
   file: string | undefined,
   connection: Connection,
-): Promise<readonly string[]> {
-  if (file === undefined) return named;
-  const { members } = await readGroup(file, connection.signal);
-  const urls = await Promise.all(members.map(({ urls }) => reachable(urls, connection)));
-  return [...new Set([...named, ...urls])];
+): Promise<readonly Server[]> {
+  const members = file === undefined ? [] : (await readGroup(file, connection.signal)).members;
+  const firsts = serversOf([...named, ...members.map(({ urls }) => urls[0] ?? "")], connection.names);
+  const found = await Promise.all(
+    members.map(({ urls }, rank) =>
+      reachable(
+        urls.map((url) => ({ url, name: firsts[named.length + rank]?.name })),
+        connection,
+      ),
+    ),
+  );
+  // A member may be named beside its group.
+  const servers = new Map([...firsts.slice(0, named.length), ...found].map((server) => [server.url, server]));
+  return [...servers.values()];
 }
 
 async function readGroup(file: string, signal: AbortSignal): Promise<GroupFile> {
@@ -36,13 +47,13 @@ async function readGroup(file: string, signal: AbortSignal): Promise<GroupFile> 
   }
 }
 
-async function reachable(urls: readonly string[], connection: Connection): Promise<string> {
-  const [first = ""] = urls;
-  if (urls.length === 1) return first;
-  for (const url of urls) {
+async function reachable(servers: readonly Server[], connection: Connection): Promise<Server> {
+  const [first = { url: "", name: undefined }] = servers;
+  if (servers.length === 1) return first;
+  for (const server of servers) {
     try {
-      await connection.dial(url);
-      return url;
+      await connection.dial(server);
+      return server;
     } catch (error) {
       if (connection.signal.aborted || !(error instanceof CommandError)) throw error;
     }

@@ -1,7 +1,8 @@
 import { type Client, type Peer, RpcError } from "cinnabar/standard";
 import { Inspection } from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
-import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
+import { CommandError, commandError, statusOf } from "./command-error.ts";
+import type { Connection, Server } from "./connection.ts";
 
 /** An engine that a command looks into. */
 export interface Inspected {
@@ -20,9 +21,9 @@ export function urlsOf(positionals: readonly string[], group: string | undefined
 }
 
 /** Connects to an engine to look into it. @throws UsageError, CommandError. */
-export async function inspect(url: string, connection: Connection): Promise<Inspected> {
-  const peer = await connection.dial(url);
-  return { url, peer, inspection: peer.client(Inspection) };
+export async function inspect(server: Server, connection: Connection): Promise<Inspected> {
+  const peer = await connection.dial(server);
+  return { url: server.url, peer, inspection: peer.client(Inspection) };
 }
 
 /** Why an engine cannot be looked into, in one line with the remedy. */

@@ -4,7 +4,7 @@ import { describeService } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { codeNumbers } from "../../../src/base/errors/code.ts";
-import { statusOf } from "./connection.ts";
+import { statusOf } from "./command-error.ts";
 import { jsonOfValue, valueOfJson } from "./json-values.ts";
 import { milliseconds, bytes as sizeOf } from "./quantities.ts";
 import { faultOfJson } from "./schema-check.ts";

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import type { JsonSchema } from "cinnabar/inspect";
 import { nearest } from "cinnabar/options";
 import { UsageError } from "./command.ts";
-import { CommandError } from "./connection.ts";
+import { CommandError } from "./command-error.ts";
 import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts";
 
 /*

@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { CommandError } from "./connection.ts";
+import { CommandError } from "./command-error.ts";
 
 /** Says early that a file cannot be written: what it shall hold may take long. @throws CommandError. */
 export function assertWritable(option: string, file: string): void {

@@ -22,7 +22,8 @@ import {
   Reflection,
 } from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
-import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
+import { CommandError, commandError, statusOf } from "./command-error.ts";
+import type { Connection } from "./connection.ts";
 import { readSchema } from "./told-schema.ts";
 
 /** A method that was named at the terminal, as the server or a contract describes it. */

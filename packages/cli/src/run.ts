@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { UsageError } from "./command.ts";
-import { commands } from "./commands.ts";
+import { commandGroups, commands } from "./commands.ts";
 import { type Output, processOutput, Terminal } from "./terminal.ts";
 
 const wrongUsage = 2;
@@ -37,10 +37,26 @@ export async function run(args: readonly string[], output: Output = processOutpu
   try {
     return await command.run(rest, terminal);
   } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
+    if (!(error instanceof UsageError)) return unexpected(error, terminal, `cinnabar ${verb}`);
     terminal.complain(`cinnabar ${verb}: ${error.message}; see \`cinnabar ${verb} --help\``);
     return wrongUsage;
   }
+}
+
+/**
+ * Prints a fault of the command itself, and returns the exit status. Its text may be that of a server, so Node must not
+ * print it. The stack follows where CINNABAR_DEBUG is set.
+ */
+export function unexpected(
+  error: unknown,
+  terminal = new Terminal(processOutput()),
+  command = "cinnabar",
+): number {
+  const isDebugged = (process.env.CINNABAR_DEBUG ?? "") !== "";
+  const hint = isDebugged ? "" : "; CINNABAR_DEBUG=1 prints where";
+  terminal.complain(`${command}: unexpected error: ${error instanceof Error ? error.message : error}${hint}`);
+  if (isDebugged && error instanceof Error) terminal.complain((error.stack ?? "").split("\n"));
+  return 1;
 }
 
 function help(): readonly string[] {
@@ -48,8 +64,11 @@ function help(): readonly string[] {
   return [
     "Usage: cinnabar COMMAND [OPTION…]",
     "",
-    ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
-    "",
+    ...commandGroups.flatMap(({ title, commands }) => [
+      `${title}:`,
+      ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
+      "",
+    ]),
     "`cinnabar COMMAND --help` explains a command. `cinnabar --version` prints the version.",
   ];
 }

@@ -12,6 +12,7 @@ export {
   type InspectedMethod,
   type InspectedOptions,
   type InspectedPeer,
+  type InspectedProcess,
   type InspectedState,
   Inspection,
 } from "./inspection-service.ts";

@@ -21,12 +21,26 @@ export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latenc
   readonly latencyMs: HistogramData;
 }
 
+/** What the process of an engine uses. Engines of one process tell the same. */
+export interface InspectedProcess {
+  /** Processor time since the process began, of all threads, in microseconds. */
+  readonly cpuUs: number;
+  /** Bytes of memory that the kernel holds for the process. */
+  readonly residentBytes: number;
+  /** Bytes of the heap that JavaScript uses. */
+  readonly heapBytes: number;
+}
+
 /** The state of an engine at one moment. */
 export interface InspectedState {
   /** When, in milliseconds since 1970, by the engine's clock. */
   readonly atMs: number;
   /** How long the engine has been open, in milliseconds. */
   readonly upMs: number;
+  /** Of Cinnabar, and of Node. */
+  readonly version: string;
+  readonly node: string;
+  readonly process: InspectedProcess;
   readonly health: ServiceHealth;
   readonly stats: Omit<EngineStats, "methods" | "health">;
   /** Bytes of memory that open calls grant to peers. */
@@ -51,8 +65,6 @@ export type InspectedOptions = Omit<EngineSettings, "slowCallMs"> &
 
 /** Everything that an engine tells of itself. */
 export interface InspectedEngine extends InspectedState {
-  readonly version: string;
-  readonly node: string;
   readonly pid: number;
   /** 16 hexadecimal digits. */
   readonly incarnation: string;
@@ -122,6 +134,9 @@ const listOf = (items: JsonShape): JsonShape => ({ type: "array", items });
 const stateShape: JsonShape = shapeOf({
   atMs: moment,
   upMs: count,
+  version: name,
+  node: name,
+  process: shapeOf({ cpuUs: count, residentBytes: count, heapBytes: count }),
   health: {
     type: "object",
     properties: {
@@ -227,8 +242,6 @@ export const Inspection = service("cinnabar.inspect.v1", {
     output: shaped<InspectedEngine>(
       shapeOf(
         {
-          version: word,
-          node: word,
           pid: number,
           incarnation: word,
           urls: list,

@@ -8,6 +8,7 @@ import {
   type InspectedChange,
   type InspectedEngine,
   type InspectedMethod,
+  type InspectedProcess,
   type InspectedState,
   Inspection,
   mostTailedCalls,
@@ -35,8 +36,6 @@ export function inspection(engine: Engine): Implementation {
   return implement(Inspection, {
     snapshot: (_, call): InspectedEngine => ({
       ...stateOf(engine, permitted(call)),
-      version: version(),
-      node: process.versions.node,
       pid: process.pid,
       incarnation: hex(engine.incarnation),
       urls: engine.urls,
@@ -267,6 +266,9 @@ function stateOf(engine: Engine, permits: (path: string) => boolean, seen?: Seen
   return {
     atMs: Date.now(),
     upMs: engine.upMs,
+    version: version(),
+    node: process.versions.node,
+    process: processOf(),
     health: engine.health.of() ?? { status: "serving" },
     stats,
     lentBytes: calls.reduce((sum, { grantedBytes }) => sum + grantedBytes, 0),
@@ -274,6 +276,12 @@ function stateOf(engine: Engine, permits: (path: string) => boolean, seen?: Seen
     methods,
     methodsLeftOut: changed.length - told.length,
   };
+}
+
+function processOf(): InspectedProcess {
+  const { user, system } = process.cpuUsage();
+  const { rss, heapUsed } = process.memoryUsage();
+  return { cpuUs: user + system, residentBytes: rss, heapBytes: heapUsed };
 }
 
 /** The methods of which calls have ended or are open, by direction and method. */

@@ -18,6 +18,8 @@ export interface RunOptions {
   /** What standard input has. Default: nothing. */
   readonly input?: string;
   readonly cwd?: string;
+  /** Variables beside those of this process. */
+  readonly env?: NodeJS.ProcessEnv;
   /** Another copy of the command line. */
   readonly program?: string;
 }
@@ -42,8 +44,8 @@ export function start(args: readonly string[], options: RunOptions = {}): Runnin
 }
 
 /** Starts `node ARGUMENTS`, by default in the folder of the package. */
-export function startProgram(args: readonly string[], { cwd = root }: RunOptions = {}): Running {
-  const child = spawn(process.execPath, args, { cwd, env: { ...process.env, NODE_OPTIONS: "" } });
+export function startProgram(args: readonly string[], { cwd = root, env = {} }: RunOptions = {}): Running {
+  const child = spawn(process.execPath, args, { cwd, env: { ...process.env, NODE_OPTIONS: "", ...env } });
   const said = { stdout: "", stderr: "" };
   const waiting = new Set<() => void>();
   for (const where of ["stdout", "stderr"] as const)

@@ -1,4 +1,4 @@
-import { type Engine, type Peer, type Region, RpcError } from "cinnabar/standard";
+import { type Engine, type Metadata, type Peer, type Region, RpcError } from "cinnabar/standard";
 import { UsageError } from "../command.ts";
 import type { Connection } from "../connection.ts";
 import { parsedJson, valueOfJson } from "../json-values.ts";
@@ -26,11 +26,11 @@ export type Way = keyof typeof ways;
 
 /** Calls of `bench serve`. `size` draws the bytes of each. */
 export function benchTarget(
-  engine: Engine,
+  { engine, timeoutMs }: Connection,
   peer: Peer,
   way: Way,
   size: () => number,
-  timeoutMs: number,
+  metadata: Metadata | undefined,
 ): Target {
   const { url } = peer;
   const client = peer.client(Bench, { timeoutMs });
@@ -44,20 +44,20 @@ export function benchTarget(
   const calls: Readonly<Record<Way, Target["call"]>> = {
     async both(signal) {
       const sent = content();
-      return sent.length + (await client.echo(sent, { signal })).length;
+      return sent.length + (await client.echo(sent, { signal, metadata })).length;
     },
     async input(signal) {
       const sent = content();
-      await client.take(sent, { signal });
+      await client.take(sent, { signal, metadata });
       return sent.length;
     },
     async output(signal) {
-      return (await client.give(Math.round(size()), { signal })).length;
+      return (await client.give(Math.round(size()), { signal, metadata })).length;
     },
     from: (signal) =>
-      withMemory(engine, size(), "read", (region) => client.get({ from: region }, { signal })),
+      withMemory(engine, size(), "read", (region) => client.get({ from: region }, { signal, metadata })),
     into: (signal) =>
-      withMemory(engine, size(), "write", (region) => client.put({ into: region }, { signal })),
+      withMemory(engine, size(), "write", (region) => client.put({ into: region }, { signal, metadata })),
   };
   return { url, call: calls[way] };
 }
@@ -85,13 +85,14 @@ export interface LoadedMethod {
   readonly input: string | undefined;
   readonly allowWrites: boolean;
   readonly contract: string | undefined;
+  readonly metadata: Metadata | undefined;
 }
 
 /** Calls of a unary method. @throws UsageError for another kind, and for one that is not idempotent. */
 export async function methodTarget(
   peer: Peer,
   connection: Connection,
-  { name, input: given, allowWrites, contract }: LoadedMethod,
+  { name, input: given, allowWrites, contract, metadata }: LoadedMethod,
 ): Promise<Target> {
   const target = await remoteMethod(peer, connection, methodName(name), contract);
   const { kind, idempotent, input } = target.method;
@@ -106,7 +107,7 @@ export async function methodTarget(
   return {
     url: peer.url,
     async call(signal) {
-      await client(...args, { signal, timeoutMs });
+      await client(...args, { signal, timeoutMs, metadata });
       return 0;
     },
   };

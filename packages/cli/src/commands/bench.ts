@@ -7,8 +7,15 @@ import { faultOfRun, type Load, runLoad, type Tally } from "../bench/load.ts";
 import { Bench, benchServer, Injector } from "../bench/server.ts";
 import { benchTarget, methodTarget, type Target, used, type Way, ways } from "../bench/traffic.ts";
 import { type Command, UsageError } from "../command.ts";
-import { type Connection, connectionHelp, connectionOptions, withEngine } from "../connection.ts";
+import {
+  type Connection,
+  connectionHelp,
+  connectionOptions,
+  type Server,
+  withEngine,
+} from "../connection.ts";
 import { groupHelp, withGroup } from "../group-file.ts";
+import { metadataOf } from "../metadata.ts";
 import { assertWritable, writeWhole } from "../output-file.ts";
 import { bytes, integer, milliseconds } from "../quantities.ts";
 import { table } from "../table.ts";
@@ -24,6 +31,7 @@ With --rate calls start by a schedule, and latency counts from the time at which
 a call was meant to start: an open loop. A run whose generator was late says that
 it is invalid, and ends with status 1.
 
+Load:
   --rate N         Calls a second. Default: a closed loop.
   --arrivals KIND  Gaps of an open loop: poisson or constant. Default: poisson.
   --concurrency N  Calls at once, of all clients. Default: 1; with --rate 10000,
@@ -33,26 +41,34 @@ it is invalid, and ends with status 1.
 ${groupHelp}
   --duration TIME  How long calls are counted. Default: 10s.
   --warmup TIME    How long calls are made before. Default: 1s.
+  --seed N         Draws the same sizes, gaps and delays again. Default: 1.
+
+Calls:
   --size SIZES     The bytes of a call: a size, a range or weights: 4KiB, 64..4096,
                    1KiB:90,64KiB:10. Default: 64.
   --inline WAY     Sends the bytes in messages: as input, as output, or as both.
                    Default: both.
   --bulk WAY       Moves the bytes between memory instead: the server reads from
                    the client's, or writes into it. WAY is from or into.
-  --seed N         Draws the same sizes, gaps and delays again. Default: 1.
+  --metadata NAME=VALUE
+                   Metadata of each call. Repeatable.
   --method NAME    Calls SERVICE/METHOD instead, with the JSON of --input.
   --input JSON     Its input.
   --allow-writes   Lets --method be one that is not idempotent.
   --contract FILE  Takes its contract from a module that exports the service.
+
+Results:
   --json           Prints one object, with the histograms.
   --histogram FILE Writes the percentiles of the latency in HdrHistogram's text
                    form, which its plotters read.
   --picture FILE   Draws the latency by percentile: FILE.svg, or FILE.html with the
                    figures.
-  --listen URL     Of \`serve\`: where to listen. Default: tcp://127.0.0.1:0.
-  --delay TIMES    Of \`serve\`: how long to wait before an answer, such as 1ms,
-                   1ms..5ms or 1ms:90,20ms:10. Default: none.
-  --fail SHARE     Of \`serve\`: the share of calls to fail with aborted, 0 to 1.
+
+Of \`bench serve\`:
+  --listen URL     Where to listen. Default: tcp://127.0.0.1:0.
+  --delay TIMES    How long to wait before an answer, such as 1ms, 1ms..5ms or
+                   1ms:90,20ms:10. Default: none.
+  --fail SHARE     The share of calls to fail with aborted, 0 to 1.
 ${connectionHelp}`;
 
 const options = {
@@ -72,6 +88,7 @@ const options = {
   input: { type: "string" },
   "allow-writes": { type: "boolean" },
   contract: { type: "string" },
+  metadata: { type: "string", multiple: true },
   json: { type: "boolean" },
   histogram: { type: "string" },
   picture: { type: "string" },
@@ -157,21 +174,24 @@ function measure(
   const durationMs = milliseconds("--duration", values.duration);
   const warmupMs = milliseconds("--warmup", values.warmup);
   const way = wayOf(values);
+  const metadata = values.metadata && metadataOf(values.metadata);
   const sizes = distribution("--size", values.size, (text) => bytes("--size", text));
   if (values.picture !== undefined && !/\.(svg|html)$/.test(values.picture))
     throw new UsageError(`--picture must be a file with .svg or .html, it is "${values.picture}"`);
   return withEngine("bench", values, terminal, async (connection) => {
     for (const option of ["histogram", "picture"] as const)
       if (values[option] !== undefined) assertWritable(`--${option}`, values[option]);
-    const urls = await withGroup([...new Set(named)], values.group, connection);
-    const { targets, peers } = await targetsOf(urls, clients, connection, (client, peer) =>
+    const servers = await withGroup(named, values.group, connection);
+    const urls = servers.map(({ url }) => url);
+    const { targets, peers } = await targetsOf(servers, clients, connection, (client, peer) =>
       values.method === undefined
-        ? benchTarget(client.engine, peer, way, () => sizes(random), client.timeoutMs)
+        ? benchTarget(client, peer, way, () => sizes(random), metadata)
         : methodTarget(peer, client, {
             name: values.method,
             input: values.input,
             allowWrites: values["allow-writes"] === true,
             contract: values.contract,
+            metadata,
           }),
     );
     const { timeoutMs, signal } = connection;
@@ -246,7 +266,7 @@ function wayOf({ inline, bulk, method }: Values): Way {
 
 /** Each client with each server: one call after the other goes to the next of them. */
 async function targetsOf(
-  urls: readonly string[],
+  servers: readonly Server[],
   clients: number,
   connection: Connection,
   make: (client: Connection, peer: Peer) => Target | Promise<Target>,
@@ -255,10 +275,10 @@ async function targetsOf(
   const peers: Peer[] = [];
   for (let index = 0; index < clients; index++) {
     const client = index === 0 ? connection : await connection.another();
-    for (const url of urls) {
-      const peer = await client.dial(url);
+    for (const server of servers) {
+      const peer = await client.dial(server);
       const { call } = await make(client, peer);
-      targets.push({ url, call });
+      targets.push({ url: server.url, call });
       if (index === 0) peers.push(peer);
     }
   }

@@ -1,20 +1,14 @@
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type { JsonSchema } from "cinnabar/inspect";
-import { Metadata, RpcError } from "cinnabar/standard";
+import { type Metadata, RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type BulkArgument, bulkArgument, exposeBulk, placed, writeBulk } from "../bulk-arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import {
-  CommandError,
-  type Connection,
-  commandError,
-  connectionHelp,
-  connectionOptions,
-  statusOf,
-  withEngine,
-} from "../connection.ts";
+import { CommandError, commandError, statusOf } from "../command-error.ts";
+import { type Connection, connectionHelp, connectionOptions, withEngine } from "../connection.ts";
 import { fileOf, jsonOfValue, parsedJson, plain, valueOfJson } from "../json-values.ts";
+import { metadataJson, metadataOf } from "../metadata.ts";
 import { clientOf, methodName, type RemoteMethod, remoteMethod } from "../remote-method.ts";
 import { faultOfJson } from "../schema-check.ts";
 import type { Terminal } from "../terminal.ts";
@@ -120,21 +114,6 @@ export const call: Command = {
     });
   },
 };
-
-/** @throws UsageError for an entry without a name, and for what no metadata may have. */
-function metadataOf(entries: readonly string[]): Metadata {
-  const metadata = new Metadata();
-  for (const entry of entries) {
-    const at = entry.indexOf("=");
-    if (at < 1) throw new UsageError(`--metadata must be NAME=VALUE, it is "${entry}"`);
-    try {
-      metadata.append(entry.slice(0, at), entry.slice(at + 1));
-    } catch (error) {
-      throw new UsageError(`--metadata: ${(error as Error).message}`);
-    }
-  }
-  return metadata;
-}
 
 /** The input as the client takes it, and what frees the memory in it. */
 async function inputOf(
@@ -317,15 +296,4 @@ function errorJson({ message, cause }: CommandError): Record<string, unknown> {
     callId,
   };
   return plain(members) as Record<string, unknown>;
-}
-
-/** Metadata as JSON: a name with several values has an array. */
-function metadataJson(metadata: Metadata): Record<string, unknown> {
-  const names = new Set([...metadata].map(([name]) => name));
-  return Object.fromEntries(
-    [...names].map((name) => {
-      const values = metadata.getAll(name).map(plain);
-      return [name, values.length === 1 ? values[0] : values];
-    }),
-  );
 }

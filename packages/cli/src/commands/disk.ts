@@ -8,8 +8,10 @@ import { pathToFileURL } from "node:url";
 import type { NbdServer, NbdTlsOptions, NvmeAdmittedHost, NvmeTarget } from "cinnabar-nvme";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import { authorityOf, CommandError, certificateOf, untilEnded } from "../connection.ts";
+import { CommandError } from "../command-error.ts";
+import { untilEnded } from "../connection.ts";
 import { CountedDevice, type DeviceCounts } from "../counted-device.ts";
+import { authorityOf, certificateOf } from "../credentials.ts";
 import { shortNumber } from "../inspected.ts";
 import { bytes, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
@@ -182,9 +184,16 @@ function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
   const [cert, key, ca, crl] = [values["nbd-cert"], values["nbd-key"], values["nbd-ca"], values["nbd-crl"]];
   if (cert !== undefined && values.nbd.length === 0) throw new UsageError("--nbd-cert needs --nbd");
   if (crl !== undefined && ca === "any") throw new UsageError("--nbd-crl has no effect with --nbd-ca any");
-  const files = { cert, key, ca, crl };
-  const own = certificateOf("--nbd-", files);
-  return own && ca !== "any" ? { ...own, ...authorityOf("--nbd-", files) } : own;
+  const settingOf = (value: string | undefined, source: string) =>
+    value === undefined ? undefined : { value, source };
+  const files = {
+    cert: settingOf(cert, "--nbd-cert"),
+    key: settingOf(key, "--nbd-key"),
+    ca: settingOf(ca, "--nbd-ca"),
+    crl: settingOf(crl, "--nbd-crl"),
+  };
+  const own = certificateOf("--nbd-cert", files);
+  return own && ca !== "any" ? { ...own, ...authorityOf(files) } : own;
 }
 
 /** A host in `NQN` or `NQN=FILE`. @throws CommandError */

@@ -1,13 +1,8 @@
 import type { Peer, RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import {
-  type Connection,
-  commandError,
-  connectionHelp,
-  connectionOptions,
-  withEngine,
-} from "../connection.ts";
+import { commandError } from "../command-error.ts";
+import { type Connection, connectionHelp, connectionOptions, withEngine } from "../connection.ts";
 import { roundTrip } from "../round-trip.ts";
 import type { Terminal } from "../terminal.ts";
 

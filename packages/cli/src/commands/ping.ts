@@ -2,7 +2,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Histogram, type RpcError } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import { connectionHelp, connectionOptions, statusOf, withEngine } from "../connection.ts";
+import { statusOf } from "../command-error.ts";
+import { connectionHelp, connectionOptions, withEngine } from "../connection.ts";
 import { integer, milliseconds } from "../quantities.ts";
 import { roundTrip } from "../round-trip.ts";
 
@@ -10,7 +11,10 @@ const help = `Usage: cinnabar ping URL [--count N] [--interval TIME] [--json] [O
 
 Asks a server for a service that it does not have, again and again, and prints how
 long each answer took. The server's event loop answers, whatever it serves, so
-this is what a small call takes. Ends with status 0 if every ping was answered.
+this is what a small call takes. The first line says how long it took to connect:
+to look up the name, to open the connection, and to prove who both sides are. It
+then names what the server runs: Cinnabar and its protocol's version, and the
+transport. Ends with status 0 if every ping was answered.
 
   --count N        How many. Default: 4.
   --interval TIME  Time between two, such as 100ms. Default: 1s.
@@ -36,7 +40,9 @@ export const ping: Command = {
       const peer = await connection.dial(url);
       const connectMs = performance.now() - startMs;
       const say = values.json ? () => {} : (line: string) => terminal.print(line);
-      say(`${peer.url}: connected in ${inMs(connectMs)} to ${peer.agent}`);
+      say(
+        `${peer.url}: connected in ${inMs(connectMs)}, with name look-up and handshake; the server is ${peer.agent}`,
+      );
       const took = new Histogram();
       let sent = 0;
       let failed: RpcError | undefined;

@@ -3,12 +3,12 @@ import { Histogram, type Peer } from "cinnabar/standard";
 import type { InspectedChange, InspectedMethod } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
+import { CommandError, statusOf } from "../command-error.ts";
 import {
-  CommandError,
   type Connection,
   connectionHelp,
   connectionOptions,
-  statusOf,
+  type Server,
   withEngine,
 } from "../connection.ts";
 import { groupHelp, withGroup } from "../group-file.ts";
@@ -23,11 +23,18 @@ const help = `Usage: cinnabar top URL… [--sort COLUMN] [--every TIME] [--once]
 Shows what engines do, again and again: for each engine the calls in a second
 that it has served (IN/S) and made (OUT/S), failed ones (ERR/S), open calls,
 calls that wait, peers, the in-flight windows, bytes of memory lent to peers, and
-the share of time that its event loop was blocked (STALL). For each method, of
-all engines together: calls and errors in a second, open calls, median and 99th
-percentile. The engines must serve inspection(engine) of cinnabar-inspect. On a
-terminal, s sorts by the next column and q ends.
+the share of time that its event loop was blocked (STALL). Of its process: the
+version, how long the engine is open (UP), processor time (CPU, of one processor),
+resident memory (RSS) and JavaScript's heap. For each method, of all engines
+together: calls and errors in a second, open calls, median and 99th percentile.
+The engines must serve inspection(engine) of cinnabar-inspect.
 
+On a terminal these keys work:
+  s              Sorts by the next column.
+  p              Shows processes instead of calls of engines, and back.
+  q, Ctrl-C      End.
+
+Options:
   --sort COLUMN  calls, errors, open, p50, p99 or method. Default: calls.
   --every TIME   The interval, 100ms or longer. Default: 1s.
 ${groupHelp}
@@ -59,8 +66,8 @@ export const top: Command = {
     const everyMs = milliseconds("--every", values.every);
     if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
     return withEngine("top", values, terminal, async (connection) => {
-      const urls = await withGroup(named, values.group, connection);
-      const engines = urls.map((url) => new WatchedEngine(url, everyMs, connection));
+      const servers = await withGroup(named, values.group, connection);
+      const engines = servers.map((server) => new WatchedEngine(server, everyMs, connection));
       return once
         ? showOnce(engines, sort, json, everyMs + connection.timeoutMs, terminal)
         : show(engines, sort, json, everyMs, terminal, connection);
@@ -71,6 +78,7 @@ export const top: Command = {
 /** One engine, followed through its restarts. */
 class WatchedEngine {
   readonly url: string;
+  readonly #server: Server;
   readonly #everyMs: number;
   readonly #connection: Connection;
   #peer: Peer | undefined;
@@ -83,8 +91,9 @@ class WatchedEngine {
   /** Why there are no items. */
   failure: CommandError | undefined;
 
-  constructor(url: string, everyMs: number, connection: Connection) {
-    this.url = url;
+  constructor(server: Server, everyMs: number, connection: Connection) {
+    this.#server = server;
+    this.url = server.url;
     this.#everyMs = everyMs;
     this.#connection = connection;
   }
@@ -100,7 +109,7 @@ class WatchedEngine {
       patienceMs < Number.POSITIVE_INFINITY ? setTimeout(() => late.abort(), patienceMs) : undefined;
     let timer: NodeJS.Timeout | undefined;
     try {
-      const { peer, inspection } = await inspect(this.url, this.#connection);
+      const { peer, inspection } = await inspect(this.#server, this.#connection);
       this.#peer = peer;
       timer = wait();
       for await (const item of inspection.watch({ everyMs: this.#everyMs }, { signal })) {
@@ -196,6 +205,11 @@ class WatchedEngine {
         stats.queuedBytes,
       quarantinedBytes: stats.quarantinedBytes,
       stallShare: Math.min(1, stallMs / (seconds * 1000)),
+      version: now.version,
+      node: now.node,
+      cpuShare: Math.max(0, now.process.cpuUs - before.process.cpuUs) / (seconds * 1e6),
+      residentBytes: now.process.residentBytes,
+      heapBytes: now.process.heapBytes,
     };
   }
 
@@ -268,7 +282,8 @@ async function showOnce(
   );
   const failures = engines.flatMap(({ failure }) => failure ?? []);
   const [first] = failures;
-  if (failures.length < engines.length) terminal.print(frame(engines, sort, json, terminal));
+  if (failures.length < engines.length)
+    terminal.print(frame(engines, { sort, table: undefined }, json, terminal));
   for (const { message } of failures) terminal.complain(`cinnabar top: ${message}`);
   return first?.status ?? 0;
 }
@@ -312,7 +327,7 @@ async function show(
     while (!over.aborted) {
       await pause(everyMs, undefined, { signal: over }).catch(() => {});
       if (over.aborted || !engines.some(({ isMeasured }) => isMeasured)) continue;
-      const lines = frame(engines, keys.sort, json, terminal);
+      const lines = frame(engines, keys, json, terminal);
       if (terminal.rows === undefined || json) terminal.print(lines);
       else terminal.draw(lines);
     }
@@ -323,9 +338,17 @@ async function show(
   return 0;
 }
 
+/** How engines and methods are shown. */
+interface View {
+  readonly sort: Column;
+  /** The table of engines; undefined: both. */
+  readonly table: "calls" | "processes" | undefined;
+}
+
 /** The keys that a reader at a terminal has. */
-class Keys {
+class Keys implements View {
   sort: Column;
+  table: View["table"];
   readonly #onEnd: () => void;
   readonly #isOn: boolean;
 
@@ -334,6 +357,7 @@ class Keys {
     this.#onEnd = onEnd;
     this.#isOn = terminal.rows !== undefined && process.stdin.isTTY === true;
     if (!this.#isOn) return;
+    this.table = "calls";
     process.stdin.setRawMode(true).on("data", this.#onKey).resume();
   }
 
@@ -347,13 +371,14 @@ class Keys {
     // In raw mode the terminal makes no signal of Ctrl-C.
     if (key === "\u0003") process.kill(process.pid, "SIGINT");
     if (key === "q") this.#onEnd();
+    if (key === "p") this.table = this.table === "calls" ? "processes" : "calls";
     if (key === "s") this.sort = columns[(columns.indexOf(this.sort) + 1) % columns.length] as Column;
   };
 }
 
-function frame(engines: readonly WatchedEngine[], sort: Column, json: boolean, terminal: Terminal): string[] {
-  const methods = sorted(methodsOf(engines), sort);
-  return json ? [asJson(engines, methods)] : asText(engines, methods, sort, terminal);
+function frame(engines: readonly WatchedEngine[], view: View, json: boolean, terminal: Terminal): string[] {
+  const methods = sorted(methodsOf(engines), view.sort);
+  return json ? [asJson(engines, methods)] : asText(engines, methods, view, terminal);
 }
 
 /** The methods of all engines: one row for a method and direction. */
@@ -409,28 +434,13 @@ function asJson(engines: readonly WatchedEngine[], methods: readonly MethodInter
 function asText(
   engines: readonly WatchedEngine[],
   methods: readonly MethodInterval[],
-  sort: Column,
+  { sort, table }: View,
   terminal: Terminal,
 ): string[] {
-  const engineRows = engines.map((engine) => {
-    const interval = engine.interval();
-    if (interval === undefined) return [engine.url, engine.state, ...Array<string>(9).fill("-")];
-    const { window } = interval;
-    return [
-      engine.url,
-      engine.state,
-      shortNumber(interval.inPerSecond),
-      shortNumber(interval.outPerSecond),
-      shortNumber(interval.errorsPerSecond),
-      shortNumber(interval.openIn + interval.openOut),
-      shortNumber(interval.waiting),
-      shortNumber(interval.peers),
-      `${shortNumber(window.inFlight)}/${shortNumber(window.limit)}`,
-      shortNumber(interval.lentBytes),
-      `${Math.round(interval.stallShare * 100)}%`,
-    ];
-  });
-  const engineHeading = "ENGINE STATE IN/S OUT/S ERR/S OPEN WAIT PEERS WINDOW LENT STALL".split(" ");
+  const tables = [
+    ...(table === "processes" ? [] : [engineTable(engines, callColumns, terminal)]),
+    ...(table === "calls" ? [] : [engineTable(engines, processColumns, terminal)]),
+  ];
   const methodRows = methods.map(
     ({ method, direction, callsPerSecond, errorsPerSecond, inFlight, latency }) => [
       method,
@@ -445,12 +455,51 @@ function asText(
   const methodHeading = ["METHOD", "DIR", "CALLS/S", "ERR/S", "OPEN", "P50", "P99"];
   const lost = engines.flatMap(({ failure }) => (failure === undefined ? [] : [failure.message]));
   const leftOut = engines.reduce((sum, engine) => sum + engine.methodsLeftOut, 0);
+  const keys = table === undefined ? "" : "; s: next column, p: calls or processes, q: end";
   return [
-    ...numbers(terminal, engineHeading, engineRows),
+    ...tables.flatMap((lines, at) => (at === 0 ? lines : ["", ...lines])),
     ...lost.map((line) => line.slice(0, terminal.columns)),
     "",
     ...(methodRows.length === 0 ? ["no method was called"] : numbers(terminal, methodHeading, methodRows)),
     "",
-    `sorted by ${sort}${leftOut > 0 ? `; ${leftOut} methods were left out` : ""}`,
+    `sorted by ${sort}${leftOut > 0 ? `; ${leftOut} methods were left out` : ""}${keys}`,
   ];
+}
+
+type Interval = NonNullable<ReturnType<WatchedEngine["interval"]>>;
+type EngineColumns = Readonly<Record<string, (interval: Interval) => string>>;
+
+const callColumns: EngineColumns = {
+  "IN/S": ({ inPerSecond }) => shortNumber(inPerSecond),
+  "OUT/S": ({ outPerSecond }) => shortNumber(outPerSecond),
+  "ERR/S": ({ errorsPerSecond }) => shortNumber(errorsPerSecond),
+  OPEN: ({ openIn, openOut }) => shortNumber(openIn + openOut),
+  WAIT: ({ waiting }) => shortNumber(waiting),
+  PEERS: ({ peers }) => shortNumber(peers),
+  WINDOW: ({ window }) => `${shortNumber(window.inFlight)}/${shortNumber(window.limit)}`,
+  LENT: ({ lentBytes }) => shortNumber(lentBytes),
+  STALL: ({ stallShare }) => `${Math.round(stallShare * 100)}%`,
+};
+
+const processColumns: EngineColumns = {
+  VERSION: ({ version }) => version,
+  NODE: ({ node }) => node,
+  UP: ({ upMs }) => inWords(upMs),
+  CPU: ({ cpuShare }) => `${Math.round(cpuShare * 100)}%`,
+  RSS: ({ residentBytes }) => shortNumber(residentBytes),
+  HEAP: ({ heapBytes }) => shortNumber(heapBytes),
+};
+
+function engineTable(
+  engines: readonly WatchedEngine[],
+  columns: EngineColumns,
+  terminal: Terminal,
+): string[] {
+  const heading = ["ENGINE", "STATE", ...Object.keys(columns)];
+  const rows = engines.map((engine) => {
+    const interval = engine.interval();
+    const cells = Object.values(columns).map((of) => (interval === undefined ? "-" : of(interval)));
+    return [engine.url, engine.state, ...cells];
+  });
+  return numbers(terminal, heading, rows);
 }

@@ -2,11 +2,12 @@ import type { OpenCall } from "cinnabar/inspect";
 import type { Peer } from "cinnabar/standard";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
+import type { CommandError } from "../command-error.ts";
 import {
-  type CommandError,
   type Connection,
   connectionHelp,
   connectionOptions,
+  type Server,
   withEngine,
 } from "../connection.ts";
 import { groupHelp, withGroup } from "../group-file.ts";
@@ -78,12 +79,12 @@ export const why: Command = {
       ...(older === undefined ? {} : { minAgeMs: milliseconds("--older-than", older) }),
     };
     return withEngine("why", values, terminal, async (connection) => {
-      const urls = await withGroup(named, values.group, connection);
-      const asked = await Promise.all(urls.map((url) => ask(url, filter, connection)));
+      const servers = await withGroup(named, values.group, connection);
+      const asked = await Promise.all(servers.map((server) => ask(server, filter, connection)));
       const answers = asked.filter((one): one is Answer => "calls" in one);
       const failures = asked.filter((one): one is CommandError => !("calls" in one));
       const [first] = failures;
-      if (first !== undefined && answers.length === 0 && urls.length === 1) throw first;
+      if (first !== undefined && answers.length === 0 && servers.length === 1) throw first;
       const calls = join(answers);
       const shown = calls.slice(0, limit);
       const leftOut = calls.length - shown.length + answers.reduce((sum, answer) => sum + answer.leftOut, 0);
@@ -98,14 +99,15 @@ export const why: Command = {
 };
 
 async function ask(
-  url: string,
+  server: Server,
   filter: { readonly service?: string; readonly minAgeMs?: number },
   connection: Connection,
 ): Promise<Answer | CommandError> {
+  const { url } = server;
   const { timeoutMs, signal } = connection;
   let peer: Peer | undefined;
   try {
-    const { inspection, ...inspected } = await inspect(url, connection);
+    const { inspection, ...inspected } = await inspect(server, connection);
     peer = inspected.peer;
     const [{ incarnation, calls, leftOut }, { health, peers }] = await Promise.all([
       inspection.calls(filter, { timeoutMs, signal }),

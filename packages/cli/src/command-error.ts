@@ -1,0 +1,59 @@
+import { type RpcCode, RpcError } from "cinnabar/standard";
+
+/** gRPC's codes by their numbers, from 1 on. A failed call ends a command with 64 and the number. */
+const codesFrom1: readonly RpcCode[] = [
+  "cancelled",
+  "unknown",
+  "invalid_argument",
+  "deadline_exceeded",
+  "not_found",
+  "already_exists",
+  "permission_denied",
+  "resource_exhausted",
+  "failed_precondition",
+  "aborted",
+  "out_of_range",
+  "unimplemented",
+  "internal",
+  "unavailable",
+  "data_loss",
+  "unauthenticated",
+];
+
+/** The exit status of a command whose call failed: 65 `cancelled` to 80 `unauthenticated`. */
+export function statusOf(code: RpcCode): number {
+  return 65 + codesFrom1.indexOf(code);
+}
+
+/** Why a command cannot do its work: one line with the remedy, and the exit status. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+  readonly status: number;
+
+  constructor(message: string, status = 1, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.status = status;
+  }
+}
+
+/** What an error comes to for the person at the terminal. What no command expects passes through, with its stack. */
+export function commandError(error: unknown, where = ""): CommandError {
+  if (error instanceof CommandError) return error;
+  if (!(error instanceof RpcError)) throw error;
+  const said = where === "" ? error.message : `${where}: ${error.message}`;
+  const remedy = remedies.find(([code, text]) => code === error.code && text.test(error.plainMessage))?.[2];
+  return new CommandError(remedy === undefined ? said : `${said}; ${remedy}`, statusOf(error.code), error);
+}
+
+export const giveCredentials = "give --cert, --key and --ca, or --psk, as the server asks";
+
+/** What to do about refusals of engines. A handler may refuse with the same codes, and the options change nothing then. */
+const remedies: readonly (readonly [RpcCode, RegExp, string])[] = [
+  ["unauthenticated", / needs a peer that proves who it is$/, giveCredentials],
+  ["unauthenticated", /does not prove the name /, "give a name that it proves by --name"],
+  [
+    "permission_denied",
+    /^the caller is not permitted to call /,
+    "let the server's security.allow permit it for this identity",
+  ],
+];
