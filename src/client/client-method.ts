@@ -218,9 +218,8 @@ export function recordEnd(
   if (code === "ok") engine.counters.callsSucceeded++;
   else engine.counters.callsFailed++;
   const number = code === "ok" ? okNumber : codeToNumber(code);
-  metrics.count(number);
-  if (!engine.metrics.timed) return undefined;
-  const tookMs = (endedMs ?? engine.clock.now()) - startedMs;
+  const tookMs = engine.metrics.timed ? (endedMs ?? engine.clock.now()) - startedMs : undefined;
   metrics.record(number, tookMs);
+  if (tookMs === undefined || (code === "ok" && tookMs < engine.metrics.toldFromMs)) return undefined;
   return engine.metrics.tells(tookMs, code) ? tookMs : undefined;
 }

@@ -42,13 +42,13 @@ export class MethodMetrics {
     this.direction = direction;
   }
 
-  /** Counts a call that ended; `code` is the wire number of its error code, or 0. */
-  count(code: number): void {
+  /**
+   * Counts a call that ended, and how long it took where that was measured. `code` is the wire number of its error code,
+   * or 0.
+   */
+  record(code: number, tookMs: number | undefined): void {
     this.#ends[code] = (this.#ends[code] as number) + 1;
-  }
-
-  /** Records how long a call took that ended with the code of this number. */
-  record(code: number, tookMs: number): void {
+    if (tookMs === undefined) return;
     let latency = this.#latencies[code];
     if (latency === undefined) {
       latency = new Histogram();
@@ -115,15 +115,15 @@ export class CallMetrics {
   /** The listeners of each call that ends. */
   readonly #tails = new Set<(call: SlowCall) => void>();
   readonly #timedAlways: boolean;
-  /** Calls that take this long are reported: `slowCallMs`, or 0 while somebody tails. */
-  #toldFromMs: number;
+  /** Calls that take this long are reported: `slowCallMs`, or all while somebody tails. A plain field, as `timed` is. */
+  toldFromMs: number;
 
   /** Has a line for each slow or failed call. Undefined: nobody wants one. */
   readonly log: CallLog | undefined;
 
   constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true, log?: CallLog) {
     this.slowCallMs = slowCallMs;
-    this.#toldFromMs = slowCallMs;
+    this.toldFromMs = slowCallMs;
     this.#timedAlways = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY || log !== undefined;
     this.timed = this.#timedAlways;
     this.log = log;
@@ -150,12 +150,12 @@ export class CallMetrics {
 
   #onTailsChanged(): void {
     this.timed = this.#timedAlways || this.isTailed;
-    this.#toldFromMs = this.isTailed ? Number.NEGATIVE_INFINITY : this.slowCallMs;
+    this.toldFromMs = this.isTailed ? Number.NEGATIVE_INFINITY : this.slowCallMs;
   }
 
   /** Whether somebody wants to hear of a call that took so long and ended so. */
   tells(tookMs: number, code: RpcCode | "ok"): boolean {
-    return tookMs >= this.#toldFromMs || (code !== "ok" && this.log !== undefined);
+    return tookMs >= this.toldFromMs || (code !== "ok" && this.log !== undefined);
   }
 
   /** The metrics of a method; creates them at first use. */

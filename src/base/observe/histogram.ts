@@ -104,7 +104,9 @@ export class Histogram {
   record(value: number): void {
     const counted = Number.isNaN(value) ? 0 : Math.max(0, value);
     this.#counts ??= new Float64Array(bucketCount);
-    const bucket = bucketOf(counted);
+    number[0] = counted;
+    const exact = ((words[upperWord] as number) >>> shift) - firstBucket;
+    const bucket = exact < 0 ? 0 : exact < bucketCount ? exact : bucketCount - 1;
     this.#counts[bucket] = (this.#counts[bucket] as number) + 1;
     this.#count++;
     this.#sum += counted;
@@ -230,12 +232,6 @@ export class Histogram {
     });
     return { count: this.#count, min: this.min, max: this.#max, sum: this.#sum, buckets };
   }
-}
-
-function bucketOf(value: number): number {
-  number[0] = value;
-  const bucket = ((words[upperWord] as number) >>> shift) - firstBucket;
-  return bucket < 0 ? 0 : bucket < bucketCount ? bucket : bucketCount - 1;
 }
 
 function middleOf(bucket: number): number {

@@ -1,4 +1,5 @@
 import type { Clock, WakeUp } from "./clock.ts";
+import { fakedTime } from "./faked-time.ts";
 
 /** An object with a deadline. The wheel keeps its links in fields of the object, so arming allocates nothing. */
 export abstract class Timed {
@@ -40,7 +41,7 @@ export class DeadlineWheel {
   #wakeUp: WakeUp | undefined;
   #closed = false;
   #tickMs = realTickMs;
-  /** The clock's fake timers that the wheel counts with. */
+  /** The fake timers that the wheel counts with: timers that were set under others may never fire. */
   #fakes: unknown;
 
   constructor(clock: Clock) {
@@ -62,8 +63,8 @@ export class DeadlineWheel {
 
   /** Calls `item.onDeadline()` once at `deadlineMs` or up to a tick later; never earlier. */
   arm(item: Timed, deadlineMs: number): void {
-    if (this.#clock.fakes !== this.#fakes) this.#rebuild();
-    this.disarm(item);
+    if (fakedTime.fakes !== this.#fakes) this.#rebuild();
+    if (item.wheelBucket >= 0) this.disarm(item);
     item.deadlineMs = deadlineMs;
     const tick = Math.max(Math.ceil(deadlineMs / this.#tickMs), this.#tick + 1);
     const bucket = tick & (buckets - 1);
@@ -92,7 +93,9 @@ export class DeadlineWheel {
     item.wheelNext = undefined;
     item.wheelPrevious = undefined;
     item.wheelBucket = -1;
-    if (--this.#armed === 0) this.#rest();
+    if (--this.#armed > 0) return;
+    if (this.#closed) this.#rest();
+    else this.#wakeUp?.hold(false);
   }
 
   /** The engine has closed: from now on the timer is cancelled when nothing is armed. */
@@ -102,7 +105,6 @@ export class DeadlineWheel {
   }
 
   #rest(): void {
-    if (!this.#closed) return this.#wakeUp?.hold(false);
     this.#wakeUp?.cancel();
     this.#wakeUp = undefined;
     this.#timerTick = Number.POSITIVE_INFINITY;
@@ -120,7 +122,7 @@ export class DeadlineWheel {
     this.#wakeUp = undefined;
     this.#timerTick = Number.POSITIVE_INFINITY;
     const nowMs = this.#clock.now();
-    if (this.#clock.fakes !== this.#fakes) return this.#rebuild();
+    if (fakedTime.fakes !== this.#fakes) return this.#rebuild();
     const tickMs = this.#tickMs;
     const now = Math.floor(nowMs / tickMs);
     // After a stall longer than a revolution each bucket is due once.
@@ -155,7 +157,7 @@ export class DeadlineWheel {
     this.#wakeUp = undefined;
     this.#timerTick = Number.POSITIVE_INFINITY;
     this.#earliest.fill(Number.POSITIVE_INFINITY);
-    this.#fakes = this.#clock.fakes;
+    this.#fakes = fakedTime.fakes;
     this.#tickMs = this.#fakes === undefined ? realTickMs : fakedTickMs;
     this.#tick = Math.floor(this.#clock.now() / this.#tickMs);
     for (const item of items) this.arm(item, item.deadlineMs);

@@ -541,11 +541,10 @@ function record(
   // A number that no method has is counted nowhere: what peers send must not make us keep more.
   if (metrics === undefined) return -1;
   const number = code === "ok" ? okNumber : codeToNumber(code);
-  metrics.count(number);
-  if (!services.metrics.timed) return -1;
-  const nowMs = services.clock.now();
+  const nowMs = services.metrics.timed ? services.clock.now() : -1;
   const tookMs = nowMs - call.startedMs;
-  metrics.record(number, tookMs);
+  metrics.record(number, nowMs < 0 ? undefined : tookMs);
+  if (nowMs < 0 || (code === "ok" && tookMs < services.metrics.toldFromMs)) return nowMs;
   if (services.metrics.tells(tookMs, code))
     tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, error?.plainMessage);
   return nowMs;
