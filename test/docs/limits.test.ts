@@ -12,7 +12,7 @@ function amountOf(cell: string): number {
 }
 
 it("the table of limits in the guide has what derives from 10 GiB and from 128 MiB", () => {
-  const guide = readFileSync(new URL("../../docs/guide/operations.md", import.meta.url), "utf8");
+  const guide = readFileSync(new URL("../../docs/guide/limits.md", import.meta.url), "utf8");
   const rows = [...guide.matchAll(/^\| `(\w+)` \|.*\| ([\d.,]+(?: \w+)?) \| ([\d.,]+(?: \w+)?) \|$/gm)];
   const large = deriveLimits(10 * 1024 * mebi, 4 * 1024 * mebi);
   const small = deriveLimits(128 * mebi, 64 * mebi);

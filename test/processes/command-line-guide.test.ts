@@ -29,7 +29,7 @@ function linesOf(page: string): string[] {
   );
 }
 
-const all = [...new Set([...linesOf("cli.md"), ...linesOf("operate.md")])];
+const all = [...new Set([...linesOf("cli.md"), ...linesOf("observe.md"), ...linesOf("deploy.md")])];
 
 /** What other tests run, or what needs more than the command. */
 const elsewhere = [

@@ -7,7 +7,7 @@ import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts"
 
 /*
  * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the schema that a server tells says
- * where one is meant (docs/guide/operate.md).
+ * where one is meant (docs/guide/observe.md).
  */
 
 /** What surrounds a part of a value while it is converted. */
