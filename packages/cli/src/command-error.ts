@@ -57,3 +57,6 @@ const remedies: readonly (readonly [RpcCode, RegExp, string])[] = [
     "let the server's security.allow permit it for this identity",
   ],
 ];
+
+/** What is wrong with a server that tells what no engine tells. */
+export const wrongAnswer = "its answer is none that an engine gives";

@@ -1,6 +1,7 @@
 import { Engine, type Implementation, implement, service, unary } from "cinnabar";
 import { Inspection, inspection, Reflection } from "cinnabar-inspect";
 import { afterEach, describe, expect, it } from "vitest";
+import { z } from "zod";
 import { jsonOfValue, valueOfJson } from "./json-values.ts";
 import { run } from "./run.ts";
 import { faultOfJson } from "./schema-check.ts";
@@ -46,12 +47,17 @@ const method = (name: string) => ({
 });
 
 /** A server that tells of itself what it likes. */
-const liar = (names: readonly string[], input: object = {}) =>
+const liar = (
+  names: readonly string[],
+  input: object = {},
+  methods: readonly string[] = ["go"],
+  more: object = { errors: { [hostile]: {} } },
+) =>
   implement(Reflection, {
-    list: () => names.map((each) => ({ service: each, methods: [method("go")] })),
+    list: () => names.map((each) => ({ service: each, methods: methods.map(method) })),
     describe: ({ service: asked }) => ({
       service: asked,
-      methods: [{ ...method("go"), input, errors: { [hostile]: {} } } as never],
+      methods: methods.map((name) => ({ ...method(name), input, errors: {}, ...more }) as never),
     }),
   });
 
@@ -73,15 +79,24 @@ describe("what a server tells of itself", () => {
     ["describe", ["files.v1", "--json"]],
     ["call", ["files.v1/stop", "{}"]],
   ])("is printed by cinnabar %s %j without control characters", async (verb, more) => {
-    const url = await served(liar(evil));
-    expect((await printed(verb, url, ...more)).text).not.toMatch(harmful);
+    const url = await served(liar(evil, {}, ["go", hostile]));
+    const { text } = await printed(verb, url, ...more);
+    expect(text).toContain("\\u001b]0;owned\\u0007");
+    expect(text).not.toMatch(harmful);
   });
 
   it("is printed so in answers, whose JSON stays what it was", async () => {
-    const Say = service("say.v1", { say: unary({ output: Reflection.methods.list.output as never }) });
+    const Say = service("say.v1", {
+      say: unary({ input: z.unknown(), output: Reflection.methods.list.output as never }),
+    });
     const said = [{ service: hostile, methods: [] }];
-    const url = await served(implement(Say, { say: () => said as never }), liar(["say.v1"]));
-    const { text } = await printed("call", url, "say.v1/say");
+    const url = await served(
+      implement(Say, { say: () => said as never }),
+      liar(["say.v1"], {}, ["say"], { output: {} }),
+    );
+    const { status, text } = await printed("call", url, "say.v1/say", "{}");
+    expect(status).toBe(0);
+    expect(JSON.parse(text)).toEqual(said);
     expect(text).not.toMatch(harmful);
     expect(jsonOfValue(said)).toMatch(harmful);
     for (const each of [hostile, "a\u2028b\ud800c"]) {
@@ -131,6 +146,27 @@ describe("what a server tells of itself", () => {
       expect(both.text).toMatch(/^net:\S+ +wrong /m);
     },
   );
+});
+
+describe("a description that no contract has", () => {
+  it.each<[string, object]>([
+    ["an error with another name", { errors: { [hostile]: {} } }],
+    [
+      "too many errors",
+      { errors: Object.fromEntries(Array.from({ length: 2000 }, (_, at) => [`E${at}`, {}])) },
+    ],
+    ["a time limit below zero", { timeoutMs: -1 }],
+    ["a time limit that is no number", { timeoutMs: Number.POSITIVE_INFINITY }],
+    ["kept answers of an idempotent method", { replay: true }],
+    ["a kind of another version", { kind: hostile }],
+  ])("fails a call in one line: %s", async (_, more) => {
+    const url = await served(liar(["files.v1"], {}, ["go"], more));
+    const { status, text } = await printed("call", url, "files.v1/go", "{}");
+    expect(text).toMatch(/^cinnabar call: [^\n]+\n$/);
+    expect(text).not.toContain("unexpected");
+    expect(text).not.toMatch(harmful);
+    expect(status).toBeGreaterThan(0);
+  });
 });
 
 describe("a JSON Schema of a server", () => {

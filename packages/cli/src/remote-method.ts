@@ -22,7 +22,7 @@ import {
   Reflection,
 } from "cinnabar-inspect";
 import { UsageError } from "./command.ts";
-import { CommandError, commandError, statusOf } from "./command-error.ts";
+import { CommandError, commandError, statusOf, wrongAnswer } from "./command-error.ts";
 import type { Connection } from "./connection.ts";
 import { readSchema } from "./told-schema.ts";
 
@@ -199,9 +199,19 @@ const anything: Schema = {
 /** A function of a client that was made of a description. What it takes and gives depends on the kind of method. */
 export type AnyClientFunction = (...args: unknown[]) => unknown;
 
-/** The function of a client that calls the method. */
+/** The function of a client that calls the method. @throws CommandError for a description that no contract has. */
 export function clientOf(peer: Peer, { service: name, instance, method }: RemoteMethod): AnyClientFunction {
-  const made = service(name, { [method.name]: contractOf(method) });
+  let made: ReturnType<typeof service>;
+  try {
+    made = service(name, { [method.name]: contractOf(method) });
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    throw new CommandError(
+      `${peer.url}: ${wrongAnswer}: ${(error as Error).message}`,
+      statusOf("internal"),
+      error,
+    );
+  }
   const client = peer.client(made as AnyService, instance === undefined ? {} : { instance });
   return (client as unknown as Record<string, AnyClientFunction>)[method.name] as AnyClientFunction;
 }

@@ -3,7 +3,7 @@ import { Histogram, type Peer } from "cinnabar/standard";
 import type { InspectedChange, InspectedMethod } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
-import { CommandError, statusOf } from "../command-error.ts";
+import { CommandError, statusOf, wrongAnswer } from "../command-error.ts";
 import {
   type Connection,
   connectionHelp,
@@ -137,7 +137,10 @@ class WatchedEngine {
       try {
         Histogram.from(latencyMs);
       } catch (error) {
-        throw new CommandError(`${this.url}: ${wrong}: ${(error as Error).message}`, statusOf("internal"));
+        throw new CommandError(
+          `${this.url}: ${wrongAnswer}: ${(error as Error).message}`,
+          statusOf("internal"),
+        );
       }
     }
     this.failure = undefined;
@@ -250,8 +253,6 @@ function since(latency: Histogram, before: InspectedMethod | undefined): Histogr
     return latency;
   }
 }
-
-const wrong = "its answer is none that an engine gives";
 
 /** Whether an engine has answered what none answers. */
 const isWrong = (error: unknown): boolean =>
