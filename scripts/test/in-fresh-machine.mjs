@@ -1,13 +1,13 @@
 // in-fresh-machine.mjs CASE ROOT: a hook of mmdebstrap, which runs it in its own namespaces. Tries a clone of the
 // checkout in a bare root of Debian by the README's commands alone. Prints a line `ok` or `FAILED` for each check.
 // `FRESH_MACHINE` names folders of this machine: see fresh-machines.mjs.
-import { cpSync, existsSync, mkdirSync, symlinkSync } from "node:fs";
+import { appendFileSync, cpSync, existsSync, mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { ask, lastLines } from "../setup/command.mjs";
 
 const [who = "", root = ""] = process.argv.slice(2);
 /** @type {import("./fresh-machines.mjs").Folders} */
-const { checkout, node, npm } = JSON.parse(process.env.FRESH_MACHINE ?? "");
+const { checkout, node, npm, report } = JSON.parse(process.env.FRESH_MACHINE ?? "");
 const home = who === "user" ? "/home/user" : "/root";
 const clone = join(home, "cinnabar");
 const certificates = "/etc/ssl/certs/ca-certificates.crt";
@@ -19,7 +19,7 @@ try {
   else await tryAsRoot();
 } catch (error) {
   failed = true;
-  console.log(`FAILED  ${error instanceof Error ? error.message : error}`);
+  say(`FAILED  ${error instanceof Error ? error.message : error}`);
 }
 process.exitCode = failed ? 1 : 0;
 
@@ -105,5 +105,11 @@ function mustSucceed({ ok, output }) {
 /** @param {string} what @param {boolean} isSo @param {string} output */
 function note(what, isSo, output) {
   if (!isSo) throw new Error(`${what}\n${lastLines(output, 60)}`);
-  console.log(`ok      ${what}`);
+  say(`ok      ${what}`);
+}
+
+/** @param {string} line */
+function say(line) {
+  console.log(line);
+  appendFileSync(report, `${line}\n`);
 }
