@@ -106,6 +106,9 @@ const noReasons: readonly RegExp[] = [
   // What stands in a message behind words that have an entry.
   /^reading and writing a peer's|^messages in the order|^memory registration without|^an? .* (adapter|interface|transport) /i,
   /^an Elastic Fabric|^a transport that UCX|^\) and point CINNABAR_LIBFABRIC|^; FI_LOG_LEVEL|^: let udev give|are of different IP versions$/,
+  // Lines of `cinnabar info` that are no complaints.
+  /^This machine can use …\./,
+  /^… more cannot be used here: cinnabar info --all says why$/,
   // Said by `cinnabar info` alone, of a patch that is switched off.
   /^this libfabric does not call|^off; CINNABAR_PATCHES/,
   // For those who compile it.
