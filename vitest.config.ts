@@ -60,6 +60,10 @@ const sourceOfEntry = {
   // The command line takes it into the package, so its tests want the source, too.
   "cinnabar-inspect": "packages/inspect/src/index.ts",
   "cinnabar-lanes": "packages/lanes/src/index.ts",
+  "cinnabar-bulk": "packages/bulk/src/index.ts",
+  "cinnabar-bulk/contract": "packages/bulk/src/contract.ts",
+  "cinnabar-bulk/contract/standard": "packages/bulk/src/contract/standard.ts",
+  "cinnabar-bulk/standard": "packages/bulk/src/standard.ts",
 };
 
 /** Tests that need what `npm test -- consumers` and `npm test -- telemetry` install. */

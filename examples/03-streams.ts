@@ -1,6 +1,7 @@
 // The client sends lines to the server and gets them back in capitals. Neither side holds all of the data.
 // Run it with `node build/examples/03-streams.js [url]`.
-import { bulkStream, Engine, implement, service, unary } from "cinnabar";
+import { Engine, implement, service, unary } from "cinnabar";
+import { BulkStream, bulkStream, readable, writable } from "cinnabar-bulk";
 import { z } from "zod";
 
 const Text = service("text.v1", {
@@ -16,9 +17,9 @@ await using server = await Engine.open({
   serve: [
     implement(Text, {
       async shout({ from, into }, call) {
-        const out = call.writable(into).getWriter();
+        const out = writable(call, into).getWriter();
         let bytes = 0;
-        for await (const piece of call.readable(from)) {
+        for await (const piece of readable(call, from)) {
           await out.write(Buffer.from(Buffer.from(piece).toString("latin1").toUpperCase(), "latin1"));
           bytes += piece.byteLength;
         }
@@ -31,8 +32,8 @@ await using server = await Engine.open({
 
 await using engine = await Engine.open();
 const text = (await engine.connect(server.urls[0] ?? url)).client(Text, { timeoutMs: 30_000 });
-const from = engine.bulkStream("read");
-const into = engine.bulkStream("write");
+const from = new BulkStream(engine, "read");
+const into = new BulkStream(engine, "write");
 const answer = text.shout({ from, into });
 
 const line = new TextEncoder().encode("in xanadu did kubla khan\n");

@@ -14,6 +14,7 @@ export async function makeReference() {
     "api",
     "API reference",
   );
+  await writeReference([`${root}packages/bulk/src/index.ts`], "api/bulk", "cinnabar-bulk");
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
   await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
   await writeReference([`${root}packages/lanes/src/index.ts`], "api/lanes", "cinnabar-lanes");

@@ -50,13 +50,13 @@ export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
 export type { MapFileOptions } from "./memory/mapped-file.ts";
 export type { TakeOptions } from "./memory/pool.ts";
 export type { ShareOptions } from "./memory/region-handle.ts";
+export type { OnGranted } from "./memory/region-kind.ts";
 export type { PskOptions, TlsOptions } from "./security/credential-options.ts";
 export { type Pem, type PemSource, pem } from "./security/pem.ts";
 export type { SuiteName } from "./security/sealing/suites.ts";
 export type { HandshakeOptions } from "./security/security-options.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export { type ImplementOptions, isImplementation } from "./server/implement.ts";
-export type { BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
 export type {
   GetPart,

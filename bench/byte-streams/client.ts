@@ -1,4 +1,5 @@
 import { type Client, Engine } from "cinnabar";
+import { BulkStream } from "cinnabar-bulk";
 import { heartbeatMs } from "../bulk/contract.ts";
 import { cpuUs } from "../echo/usage.ts";
 import type { Party } from "../suite/child.ts";
@@ -125,21 +126,21 @@ async function cinnabarWays(engine: Engine, address: string): Promise<Ways> {
 function bulkStreams(engine: Engine, client: Client<typeof ByBulkStream>): Way {
   return {
     async up(all) {
-      const from = engine.bulkStream("read");
+      const from = new BulkStream(engine, "read");
       const answer = client.take({ from });
       const { bytes } = await writeAll(from.writable.getWriter(), all);
       return same(bytes, (await answer).bytes);
     },
     async down(pieceBytes, durationMs) {
-      const into = engine.bulkStream("write");
+      const into = new BulkStream(engine, "write");
       const answer = client.give({ into, pieceBytes, durationMs });
       let bytes = 0;
       for await (const part of into.readable) bytes += part.byteLength;
       return same((await answer).bytes, bytes);
     },
     async bounce() {
-      const from = engine.bulkStream("read");
-      const into = engine.bulkStream("write");
+      const from = new BulkStream(engine, "read");
+      const into = new BulkStream(engine, "write");
       const answer = client.bounce({ from, into });
       const writer = from.writable.getWriter();
       const parts = into.readable[Symbol.asyncIterator]();

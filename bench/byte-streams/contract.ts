@@ -1,4 +1,5 @@
-import { bulkStream, bytes, clientStream, duplexStream, serverStream, service, unary } from "cinnabar";
+import { bytes, clientStream, duplexStream, serverStream, service, unary } from "cinnabar";
+import { bulkStream } from "cinnabar-bulk";
 import { z } from "zod";
 
 /** The memory that a byte stream has by default: 3 chunks of 4 MiB. */
@@ -7,7 +8,7 @@ const wideWindow = { bytes: 12 << 20 };
 const timed = z.object({ pieceBytes: z.int(), durationMs: z.number() });
 const count = z.object({ bytes: z.int() });
 
-/** Byte streams, as `engine.bulkStream` makes them. */
+/** Byte streams, as `cinnabar-bulk` has them. */
 export const ByBulkStream = service("bench.by_bulk_stream.v1", {
   take: unary({ input: z.object({ from: bulkStream("read") }), output: count }),
   give: unary({ input: timed.extend({ into: bulkStream("write") }), output: count }),

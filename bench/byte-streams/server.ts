@@ -1,4 +1,5 @@
 import { type CallContext, Engine, implement } from "cinnabar";
+import { readable, writable } from "cinnabar-bulk";
 import { heartbeatMs } from "../bulk/contract.ts";
 import { cpuUs } from "../echo/usage.ts";
 import type { Party } from "../suite/child.ts";
@@ -40,9 +41,9 @@ async function serveCinnabar(listen: string) {
     listen,
     serve: [
       implement(ByBulkStream, {
-        take: ({ from }, call) => total(call.readable(from)),
+        take: ({ from }, call) => total(readable(call, from)),
         async give({ into, pieceBytes, durationMs }, call) {
-          const writer = call.writable(into).getWriter();
+          const writer = writable(call, into).getWriter();
           let bytes = 0;
           for (const piece of pieces(patternedPiece(pieceBytes), durationMs)) {
             await writer.write(piece);
@@ -52,7 +53,7 @@ async function serveCinnabar(listen: string) {
           return { bytes };
         },
         async bounce({ from, into }, call: CallContext) {
-          await call.readable(from).pipeTo(call.writable(into));
+          await readable(call, from).pipeTo(writable(call, into));
           return {};
         },
       }),

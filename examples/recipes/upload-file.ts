@@ -6,7 +6,8 @@ import { mkdtemp, open, readdir, rename, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { Readable } from "node:stream";
-import { bulkStream, Engine, implement, service, unary } from "cinnabar";
+import { Engine, implement, service, unary } from "cinnabar";
+import { BulkStream, bulkStream, readable } from "cinnabar-bulk";
 import { z } from "zod";
 
 const Files = service("files.v1", {
@@ -26,7 +27,7 @@ const files = implement(Files, {
     let bytes = 0;
     try {
       await using file = await open(partial, "wx");
-      for await (const piece of call.readable(data)) {
+      for await (const piece of readable(call, data)) {
         bytes += piece.byteLength;
         if (bytes > maxBytes) return call.fail("TooLong", { maxBytes });
         hash.update(piece);
@@ -49,7 +50,7 @@ const client = (await engine.connect(server.urls[0] ?? url)).client(Files, { tim
 
 /** Sends a file. `onProgress` gets the bytes that the server has room for. */
 async function upload(path: string, onProgress: (bytes: number) => void = () => {}) {
-  const data = engine.bulkStream("read");
+  const data = new BulkStream(engine, "read");
   const answer = client.store.result({ name: basename(path), data });
   let sent = 0;
   const count = new TransformStream<Uint8Array, Uint8Array>({

@@ -93,6 +93,7 @@ function reference() {
     options: "cinnabar/options",
     native: "cinnabar/native",
     testing: "cinnabar/testing",
+    bulk: "cinnabar-bulk",
     lanes: "cinnabar-lanes",
     group: "cinnabar-group",
     "inspect-package": "cinnabar-inspect",

@@ -1,6 +1,6 @@
 import type { Schema } from "./schema.ts";
 
-/** Schemas of regions and byte streams of the caller, and what zod keeps of them in schemas that it derives. */
+/** Schemas of memory of the caller, and what zod keeps of them in schemas that it derives. */
 const marked = new WeakSet<object>();
 /** The schemas inside one that `fields` made. */
 const fieldsOf = new WeakMap<object, Readonly<Record<string, Schema>>>();
@@ -10,10 +10,21 @@ let areThereAny = false;
 /** A schema has so few parts that a search which finds more has left it. */
 const mostParts = 20_000;
 
-/** Notes that a schema, or a check inside schemas, is of memory or a byte stream of the caller. */
-export function markCallerMemory(part: object): void {
-  marked.add(part);
+/**
+ * Marks a schema of your own as one of memory of the caller, as `bulk` is one: a value that holds a region. Only the
+ * input of a call can carry it, so a contract that has it elsewhere is refused when it is made. Returns the schema.
+ */
+export function markCallerMemory<S extends object>(schema: S): S {
+  marked.add(schema);
+  // zod copies the schema where a contract describes it or puts it into another one; its checks stay the same objects.
+  const { checks = [] } = (schema as ZodPart)._zod?.def ?? {};
+  for (const check of checks) marked.add(check);
   areThereAny = true;
+  return schema;
+}
+
+interface ZodPart {
+  readonly _zod?: { readonly def?: { readonly checks?: readonly object[] } };
 }
 
 /** Notes the schemas that `fields` puts together. */
@@ -22,7 +33,7 @@ export function noteFields(schema: object, schemas: Readonly<Record<string, Sche
 }
 
 /**
- * Where a schema has a region or a byte stream: ".page", or "" for the schema itself; undefined where it has none. It
+ * Where a schema has memory of the caller: ".page", or "" for the schema itself; undefined where it has none. It
  * sees what `fields` and zod put together, except behind `z.lazy`.
  */
 export function callerMemoryIn(schema: Schema): string | undefined {

@@ -5,14 +5,9 @@ import {
   isRemoteRegionLike,
   permits,
 } from "../memory/region-kind.ts";
-import {
-  isBulkStreamLike,
-  isRemoteStreamLike,
-  type StreamDirection,
-} from "../transfer/byte-stream/stream-kind.ts";
 import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "./byte-length.ts";
 
-/** What the schemas of regions, streams, handles and bytes check, for schemas of any library. */
+/** What the schemas of regions, handles and bytes check, for schemas of any library. */
 
 /** The fault of a value as a sentence; `undefined` if it has none. */
 export type Check = (value: unknown) => string | undefined;
@@ -22,7 +17,7 @@ export interface Checked {
   readonly check: Check;
   /** Its JSON Schema. */
   readonly json: Readonly<Record<string, unknown>>;
-  /** A region or a byte stream of the caller: only the input of a call can carry it. */
+  /** A region of the caller: only the input of a call can carry it. */
   readonly isCallerMemory?: true;
 }
 
@@ -62,19 +57,6 @@ export function handleCheck(needed: Access, options: ByteLengthOptions): Checked
     return fault === undefined ? undefined : `the handle's region ${fault}`;
   };
   return { check, json: { type: "object", "x-cinnabar-handle": { access: needed, ...options } } };
-}
-
-/** @throws TypeError for an unknown direction. */
-export function bulkStreamCheck(direction: StreamDirection): Checked {
-  if (direction !== "read" && direction !== "write")
-    throw new TypeError(`bulkStream: direction must be "read" or "write", not ${JSON.stringify(direction)}`);
-  const check: Check = (value) => {
-    if (!isBulkStreamLike(value) && !isRemoteStreamLike(value)) return "expected a byte stream";
-    return value.direction === direction
-      ? undefined
-      : `the byte stream has the direction "${value.direction}"; the method needs "${direction}"`;
-  };
-  return { check, json: { type: "object", "x-cinnabar-bulk-stream": { direction } }, isCallerMemory: true };
 }
 
 /** @throws TypeError for an unknown option, or a limit that is not an integer of at least 0. */

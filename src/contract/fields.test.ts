@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { regionBrand } from "../memory/region-kind.ts";
 import { fields } from "./fields.ts";
-import { bulk, bulkStream, bytes, handle } from "./plain-schemas.ts";
+import { bulk, bytes, handle } from "./plain-schemas.ts";
 import { formatIssues, type Schema, validate } from "./schema.ts";
 
 const region = (access: string, byteLength = 8) => ({ [regionBrand]: true, access, byteLength });
@@ -91,10 +91,8 @@ describe("the schemas without a library", () => {
     expect(fault(bytes({ maxBytes: 2 }), Uint8Array.of(1, 2, 3))).toBe("input: has 3 bytes; the limit is 2");
     expect(fault(bytes(), "text")).toBe("input: expected a Uint8Array");
     expect(validate(bytes(), Uint8Array.of(1))).toEqual({ value: Uint8Array.of(1) });
-    expect(fault(bulkStream("read"), {})).toBe("input: expected a byte stream");
     expect(fault(handle("read"), {})).toBe("input: expected a handle of a region");
     expect(() => bulk("all" as never)).toThrow('bulk: access must be "read", "write" or "read_write"');
     expect(() => bytes({ minBytes: -1 })).toThrow("bytes: minBytes must be an integer from 0");
-    expect(() => bulkStream("both" as never)).toThrow('direction must be "read" or "write"');
   });
 });

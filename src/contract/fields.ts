@@ -32,7 +32,7 @@ export type FieldsOutput<F extends FieldSchemas> = {
 
 /**
  * A schema for an object whose fields have schemas of any libraries. Libraries accept only their own schemas inside
- * their objects. `fields` puts `bulk`, `bulkStream`, `bytes` and `handle` beside the schemas of any of them.
+ * their objects. `fields` puts `bulk`, `bytes` and `handle` beside the schemas of any of them.
  *
  * Fields without a schema are removed. A field whose schema accepts `undefined` may be missing.
  *

@@ -1,13 +1,8 @@
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
-import type {
-  BulkStreamLike,
-  RemoteStreamLike,
-  StreamDirection,
-} from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
 import { markCallerMemory } from "./caller-memory.ts";
-import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
+import { bulkCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import type { Schema } from "./schema.ts";
 
 /** The schemas of `cinnabar/standard`: the same as zod's beside them, and of no library. */
@@ -23,17 +18,6 @@ export function bulk<A extends Access>(
   options: ByteLengthOptions = {},
 ): Schema<RegionLike<A>, RemoteRegionLike<A>> {
   return schemaOf(bulkCheck(access, options));
-}
-
-/**
- * A schema for a byte stream of any length. Like `bulkStream` of `cinnabar`, for contracts without zod.
- *
- * @throws TypeError for an unknown direction.
- */
-export function bulkStream<D extends StreamDirection>(
-  direction: D,
-): Schema<BulkStreamLike<D>, RemoteStreamLike<D>> {
-  return schemaOf(bulkStreamCheck(direction));
 }
 
 /**

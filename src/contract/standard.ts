@@ -13,13 +13,9 @@ export {
 export type { Priority } from "../base/flow/priority.ts";
 export type { RegionHandle } from "../memory/region-handle.ts";
 export type { Access, Granting, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
-export type {
-  BulkStreamLike,
-  RemoteStreamLike,
-  StreamDirection,
-} from "../transfer/byte-stream/stream-kind.ts";
 export type { MetadataKey, MetadataValue, MetadataValues } from "../wire/metadata/entry.ts";
 export type { ByteLengthOptions } from "./byte-length.ts";
+export { markCallerMemory } from "./caller-memory.ts";
 export {
   type DeclaredErrorOptions,
   type ErrorDeclaration,
@@ -73,7 +69,7 @@ export type {
   StreamWindow,
 } from "./method.ts";
 export { type OneWayOptions, oneWay } from "./one-way.ts";
-export { bulk, bulkStream, bytes, handle } from "./plain-schemas.ts";
+export { bulk, bytes, handle } from "./plain-schemas.ts";
 export type { InferInput, InferOutput, Schema, StandardSchemaV1, VoidSchema } from "./schema.ts";
 export { type AnyService, type MethodMap, type Service, service } from "./service.ts";
 export { clientStream, duplexStream, type StreamOptions, serverStream } from "./stream.ts";

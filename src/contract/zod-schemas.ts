@@ -1,17 +1,12 @@
 import { z } from "zod";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
-import type {
-  BulkStreamLike,
-  RemoteStreamLike,
-  StreamDirection,
-} from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
 import { markCallerMemory } from "./caller-memory.ts";
-import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
+import { bulkCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import { markSynchronous } from "./zod-validator.ts";
 
-/** The schemas of memory, streams and bytes, made by zod. `plain-schemas.ts` has the same without a library. */
+/** The schemas of memory and bytes, made by zod. `plain-schemas.ts` has the same without a library. */
 
 /** The schema that `bytes` makes: a zod schema, which combines with others. */
 export type BytesSchema = z.ZodType<Uint8Array, Uint8Array>;
@@ -60,32 +55,6 @@ export function bulk<A extends Access>(access: A, options: ByteLengthOptions = {
   return zodOf(bulkCheck(access, options));
 }
 
-/** The schema that `bulkStream` makes: the client passes a `BulkStream`, the handler receives a `RemoteStream`. */
-export type BulkStreamSchema<D extends StreamDirection> = z.ZodType<RemoteStreamLike<D>, BulkStreamLike<D>>;
-
-/**
- * A schema for a byte stream of any length that flows while the call runs. The bytes move by one-sided transfers.
- *
- * `direction` is what the handler does: it reads a `bulkStream("read")` with `call.readable`, and writes a
- * `bulkStream("write")` with `call.writable`. The client makes the stream with `engine.bulkStream(direction)`.
- *
- * @throws TypeError for an unknown direction.
- *
- * @example
- * const Files = service("files.v1", {
- *   upload: unary({ input: z.object({ name: z.string(), content: bulkStream("read") }) }),
- * });
- *
- * // client
- * const content = engine.bulkStream("read");
- * const done = peer.client(Files).upload({ name: "a.bin", content });
- * await Readable.toWeb(createReadStream("a.bin")).pipeTo(content.writable);
- * await done;
- */
-export function bulkStream<D extends StreamDirection>(direction: D): BulkStreamSchema<D> {
-  return zodOf(bulkStreamCheck(direction));
-}
-
 /** The schema that `handle` makes: both sides have a `RegionHandle`. */
 export type HandleSchema<A extends Access> = z.ZodType<RegionHandle<A>, RegionHandle<A>>;
 
@@ -123,9 +92,8 @@ function zodOf<S extends z.ZodType>({ check, json, isCallerMemory }: Checked): S
     })
     .meta({ ...json });
   markSynchronous(schema);
-  // zod copies the schema where a contract describes it or puts it into another one; the check stays the same object.
-  if (isCallerMemory) for (const each of schema._zod.def.checks ?? []) markCallerMemory(each);
-  // A check cannot tell TypeScript the type that it makes sure of. Regions and streams also change their type on the
+  if (isCallerMemory) markCallerMemory(schema);
+  // A check cannot tell TypeScript the type that it makes sure of. Regions also change their type on the
   // wire, between the two validations, which no schema does.
   return schema as z.ZodType<unknown, unknown> as S;
 }

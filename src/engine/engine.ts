@@ -16,10 +16,8 @@ import { type MapFileOptions, type MappedFile, mapFileFields } from "../memory/m
 import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
-import type { Access, RegionKeys } from "../memory/region-kind.ts";
+import type { Access, OnGranted, RegionKeys } from "../memory/region-kind.ts";
 import type { Implementation } from "../server/implement.ts";
-import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
-import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
 import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
@@ -49,6 +47,14 @@ export interface ExposeOptions<A extends Access> {
    * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
    */
   readonly keys?: RegionKeys | undefined;
+  /**
+   * Called each time a call is granted the region, when its request is about to leave, with the peer's address as
+   * `call.peer` of the peer's own calls has it. It may return a function, which is called once when that call has ended
+   * for its caller: with its error, or undefined. A call that is watched so is not tried again after its request has
+   * left. An `RpcError` that `onGranted` throws fails the call, which does not leave. Slices do not call it. Default:
+   * none.
+   */
+  readonly onGranted?: OnGranted | undefined;
 }
 
 /** The options of `Engine.open`. */
@@ -255,8 +261,8 @@ export class Engine implements AsyncDisposable {
     views: ArrayBufferView | readonly ArrayBufferView[],
     options: ExposeOptions<A>,
   ): Region<A> {
-    const { access, keys } = resolveOptions("expose", options, exposeFields);
-    return this.#parts.memory.expose(views, access as A, callerOf(this.expose), keys);
+    const { access, keys, onGranted } = resolveOptions("expose", options, exposeFields);
+    return this.#parts.memory.expose(views, access as A, { keys, at: callerOf(this.expose), onGranted });
   }
 
   /**
@@ -283,25 +289,6 @@ export class Engine implements AsyncDisposable {
     if (!isDescriptor && (typeof file !== "string" || file === ""))
       throw new TypeError(`mapFile: file must be a path or a file descriptor, it is ${shown(file)}`);
     return this.#parts.memory.mapFile({ file, bytes, writable }, access as A, at, keys);
-  }
-
-  /**
-   * A byte stream for one call: it goes into the call's input where the contract says `bulkStream(…)`. With "read" the
-   * handler reads what is written into `writable` here. With "write" the handler writes what `readable` gives here. The
-   * bytes go through a ring of chunks, by one-sided transfers.
-   *
-   * @example
-   * const content = engine.bulkStream("read");
-   * const done = files.upload({ name: "a.bin", content });
-   * await Readable.toWeb(createReadStream("a.bin")).pipeTo(content.writable);
-   * await done;
-   *
-   * @throws TypeError or RangeError for a bad direction or option. RpcError `unavailable` when the engine is closed.
-   */
-  bulkStream<D extends StreamDirection>(direction: D, options: BulkStreamOptions = {}): BulkStream<D> {
-    const shape = streamShape(direction, options);
-    this.#parts.assertOpen();
-    return new BulkStream(direction, shape, (ring, access) => this.expose(ring, { access }));
   }
 
   /**

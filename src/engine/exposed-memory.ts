@@ -42,7 +42,7 @@ export class ExposedMemory implements RegionListener {
     this.#context = context;
     this.shares = new Shares(() => context.urls(), context.incarnation);
     this.pool = new Pool(systemClock, context.maxPoolBytes, (bytes, access, at, keys) =>
-      this.expose(bytes, access, at, keys),
+      this.expose(bytes, access, { at, keys }),
     );
   }
 
@@ -51,16 +51,14 @@ export class ExposedMemory implements RegionListener {
     return this.#regions.size;
   }
 
-  /** `at` says where in the user's code it is exposed. */
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     access: A,
-    at: string,
-    keys: RegionKeys | undefined,
+    origin: RegionOrigin,
   ): Region<A> {
     const segments = exposable(views);
     this.#context.assertOpen();
-    return new Region<A>(this.#add(segments, access, { keys, at }), this.shares);
+    return new Region<A>(this.#add(segments, access, origin), this.shares);
   }
 
   /** Maps a file and exposes it. */

@@ -2,7 +2,6 @@ import { SessionClients } from "../client/session-peer.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { SessionPartFactory } from "../session/connection/session-part.ts";
 import { Streams } from "../session/streams/streams.ts";
-import { nextMethod, pushMethod, stopMethod } from "../transfer/byte-stream/bulk-stream.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
 import type { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { Shares } from "../transfer/handles/shares.ts";
@@ -38,9 +37,6 @@ export function controlMethods(
   add(builtin.checksum, checksumMethod);
   add(builtin.borrow, borrowMethod(shares, incarnation));
   add(builtin.grant, borrowing.grantMethod);
-  add(builtin.next, nextMethod);
-  add(builtin.push, pushMethod);
-  add(builtin.stop, stopMethod);
   add(builtin.getPiece, getPieceMethod);
   add(builtin.putPiece, putPieceMethod);
   add(builtin.releasePieces, releasePiecesMethod);

@@ -1,7 +1,7 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { oneOf, required } from "../base/options/options.ts";
+import { callback, oneOf, required } from "../base/options/options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
-import type { Access, RegionKeys } from "./region-kind.ts";
+import type { Access, OnGranted, RegionKeys } from "./region-kind.ts";
 
 const accesses = ["read", "write", "read_write"] as const satisfies Access[];
 
@@ -12,7 +12,11 @@ export const regionFields = {
 };
 
 /** The options of `engine.expose`. */
-export const exposeFields = { ...regionFields, access: required(regionFields.access) };
+export const exposeFields = {
+  ...regionFields,
+  access: required(regionFields.access),
+  onGranted: callback<OnGranted>(),
+};
 
 /**
  * The memory of a region as bytes, without empty views, and with adjacent views joined.

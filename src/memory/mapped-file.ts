@@ -1,5 +1,5 @@
 import { boolean, type FieldsOf, integer } from "../base/options/options.ts";
-import { exposeFields } from "./exposable.ts";
+import { exposeFields, regionFields } from "./exposable.ts";
 import type { FileMemory } from "./file-memory.ts";
 import { coreOf, Region, type RegionSharing } from "./region.ts";
 import type { RegionCore } from "./region-core.ts";
@@ -24,7 +24,8 @@ export interface MapFileOptions<A extends Access> {
 }
 
 export const mapFileFields = {
-  ...exposeFields,
+  ...regionFields,
+  access: exposeFields.access,
   bytes: integer(1, 2 ** 46),
   writable: boolean(true),
 } satisfies FieldsOf<MapFileOptions<Access>>;

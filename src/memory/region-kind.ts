@@ -1,3 +1,5 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
+
 /**
  * What a peer may do with a region: "read" allows get, "write" allows put, "read_write" both. It does not limit the
  * owner, who may always read and write its own memory.
@@ -11,6 +13,12 @@ const accesses: readonly Access[] = ["read", "write", "read_write"];
  * which end with it. "region": the memory is registered once for each peer, and the keys end with the region.
  */
 export type RegionKeys = "call" | "region";
+
+/**
+ * Called when a call is granted a region, with the address of the peer, as the peer's own calls have it in `call.peer`.
+ * What it returns is called when the call has ended, with its error.
+ */
+export type OnGranted = (peer: string) => ((error: RpcError | undefined) => void) | undefined;
 
 /** The wire number of an access: 1 read, 2 write, 3 both. */
 export function accessNumber(access: Access): number {

@@ -1,4 +1,3 @@
-import type { ReadableStream, WritableStream } from "node:stream/web";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions, type FieldsOf, milliseconds, shown, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
@@ -10,8 +9,6 @@ import type { FailOptions } from "../contract/infer.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 import type { Identity } from "../security/identity.ts";
-import { openStream, remoteReadable, remoteWritable } from "../transfer/byte-stream/remote-stream.ts";
-import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
 import type {
@@ -232,28 +229,36 @@ export class HandlerCall {
   }
 
   /**
-   * Opens a byte stream of the caller for reading. A stream can be opened once. Cancelling it fails the caller's side
-   * with the reason. It errors when the call ends first.
+   * Counts bytes of the handler's own memory towards `limits.maxPullBytes`, as `pull` does, until the call has been
+   * answered: for memory whose length the caller chooses.
    *
-   * @throws TypeError when the argument is not such a stream; RpcError `permission_denied` for a stream of another
-   * call, `failed_precondition` when it is open already or the call has ended, `resource_exhausted` when
-   * `limits.maxPullBytes` is reached.
+   * @throws RangeError for anything but a whole number of bytes; RpcError `resource_exhausted` when the limit is reached;
+   * the error of the call when it has ended.
    *
    * @example
-   * for await (const chunk of call.readable(content)) await file.write(chunk);
+   * call.reserve(2 * region.byteLength);
+   * const before = await call.pull(region, Uint8Array);
+   * const after = new Uint8Array(region.byteLength);
    */
-  readable(stream: RemoteStreamLike<"read">): ReadableStream<Uint8Array> {
-    return remoteReadable(this.#call, this.#session, openStream(stream, "read", this.#call, this.#session));
-  }
-
-  /**
-   * Opens a byte stream of the caller for writing. A stream can be opened once. `close` resolves when the caller has
-   * read everything; `abort` fails the caller's side with the reason. It errors when the call ends first.
-   *
-   * @throws as `readable`.
-   */
-  writable(stream: RemoteStreamLike<"write">): WritableStream<Uint8Array> {
-    return remoteWritable(this.#call, this.#session, openStream(stream, "write", this.#call, this.#session));
+  reserve(bytes: number): void {
+    if (!Number.isSafeInteger(bytes) || bytes < 0)
+      throw new RangeError(`call.reserve: bytes must be a whole number of at least 0, it is ${shown(bytes)}`);
+    const call = this.#call;
+    // The bytes are given back when the call is answered, so that must be still to come.
+    call.assertOpen();
+    const { pulls } = this.#session.account;
+    const { maxPullBytes } = this.#session.services.limits;
+    // The budget admits one body above its limit when it is empty. What is reserved has no other bound.
+    if (bytes > maxPullBytes || !pulls.take(bytes))
+      throw new RpcError({
+        code: "resource_exhausted",
+        message: `the call needs ${bytes} bytes more here; limits.maxPullBytes is ${maxPullBytes}`,
+      });
+    const { onAnswered } = call;
+    call.onAnswered = () => {
+      onAnswered?.();
+      pulls.give(bytes);
+    };
   }
 
   /**

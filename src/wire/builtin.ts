@@ -13,12 +13,6 @@ export const builtin = {
   borrow: 0xff04,
   /** Grants a borrowed region for as long as this request is open. */
   grant: 0xff05,
-  /** The reader of a byte stream asks for its next chunk. */
-  next: 0xff06,
-  /** The writer of a byte stream announces a chunk. */
-  push: 0xff07,
-  /** The callee gives up a byte stream. */
-  stop: 0xff08,
   /** Asks for ranges of granted memory, in the answer or as a sealed piece. */
   getPiece: 0xff0a,
   /** Sends bytes for ranges of granted memory, in the request or as a sealed piece. */
@@ -33,6 +27,9 @@ export const builtin = {
  * engine drains and while it is full.
  */
 export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
+  "cinnabar.streams.v1/next": { number: 0xff06, kind: "unary", isOfCall: true },
+  "cinnabar.streams.v1/push": { number: 0xff07, kind: "unary", isOfCall: true },
+  "cinnabar.streams.v1/stop": { number: 0xff08, kind: "unary", isOfCall: true },
   "cinnabar.reflection.v1/list": { number: 0xff10, kind: "unary" },
   "cinnabar.reflection.v1/describe": { number: 0xff11, kind: "unary" },
   "cinnabar.inspect.v1/snapshot": { number: 0xff12, kind: "unary" },
@@ -45,6 +42,8 @@ export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
 export interface BuiltinNumber {
   readonly number: number;
   readonly kind: "unary" | "serverStream";
+  /** It belongs to a call that has been permitted, and names what that call has lent. So `allow` is not asked again. */
+  readonly isOfCall?: true;
 }
 
 /** Their names. */
@@ -59,6 +58,11 @@ export function builtinServiceOf(number: number): string | undefined {
   return undefined;
 }
 
+/** The package that has the service. */
+export function builtinPackageOf(service: string): string {
+  return service === "cinnabar.streams.v1" ? "cinnabar-bulk" : "cinnabar-inspect";
+}
+
 /** How many streams of built-in services a session may have open at once, in each direction. */
 export const maxBuiltinStreams = 64;
 
@@ -66,7 +70,8 @@ export const firstBuiltin = 0xff00;
 
 /**
  * The slots of control requests. They follow the slots of other requests, so that user calls never block a control
- * request. Control requests that may wait for long are bounded far below this number (`maxBorrowed`, `maxStreams`). All
+ * request. Control requests that may wait for long are bounded far below this number (`maxBorrowed`, 256 in
+ * `cinnabar-bulk`). All
  * others are answered without waiting for an application, so a control request soon gets a slot.
  */
 export const builtinSlots = 1024;

@@ -11,9 +11,6 @@ export interface RegionCodec {
   encodeRegion(region: object): Uint8Array;
   /** Makes the remote region of a descriptor. Throws if the descriptor is malformed. */
   decodeRegion(descriptor: Uint8Array): object;
-  /** The same for byte streams, whose descriptor holds that of a region. */
-  encodeStream?(stream: object): Uint8Array;
-  decodeStream?(descriptor: Uint8Array): object;
   /** The sender of the message: its address completes the URLs of handles. */
   readonly peer?: PeerIdentity | undefined;
 }

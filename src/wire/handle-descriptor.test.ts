@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { readHandleDescriptor, writeHandleDescriptor } from "./handle-descriptor.ts";
 
@@ -23,4 +24,49 @@ describe("a handle", () => {
       );
     },
   );
+});
+
+const whole = {
+  urls: ["shm://a", "tcp://[::1]:7400"],
+  incarnation: 2n ** 63n,
+  token: Uint8Array.from({ length: 16 }, (_, i) => i),
+  bytes: 2 ** 40,
+  access: 3,
+  leaseMs: 1234,
+};
+
+describe("a handle's descriptor", () => {
+  it("comes back as it was, without a view of the message", () => {
+    const payload = Buffer.from(writeHandleDescriptor(whole));
+    const read = readHandleDescriptor(payload);
+    payload.fill(0);
+    expect(read).toEqual(whole);
+  });
+
+  it("is cut off, too long, or of no form, and refused", () => {
+    const payload = writeHandleDescriptor(whole);
+    expect(readHandleDescriptor(payload.subarray(0, 39))).toBe("handle has 39 bytes");
+    expect(readHandleDescriptor(payload.subarray(0, payload.length - 1))).toBe("handle is cut off");
+    expect(readHandleDescriptor(Buffer.concat([payload, Buffer.from([0])]))).toBe(
+      "handle has bytes after its URLs",
+    );
+    for (const [at, value, message] of [
+      [0, 9, "version 9"],
+      [1, 0, "access 0"],
+      [2, 17, "17 URLs"],
+      [41, 0, "a URL that is none"],
+    ] as const) {
+      const changed = payload.slice();
+      changed[at] = value;
+      expect(readHandleDescriptor(changed)).toContain(message);
+    }
+  });
+
+  it("never throws, whatever the bytes", () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+        expect(["string", "object"]).toContain(typeof readHandleDescriptor(bytes));
+      }),
+    );
+  });
 });

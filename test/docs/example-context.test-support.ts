@@ -4,7 +4,6 @@ import { Readable } from "node:stream";
 import {
   type BalancedPeer,
   bulk,
-  bulkStream,
   type CallContext,
   type Client,
   type Engine,
@@ -14,10 +13,10 @@ import {
   type Region,
   type RegionHandle,
   type RemoteRegion,
-  type RemoteStream,
   service,
   unary,
 } from "cinnabar";
+import { bulkStream, type RemoteStream } from "cinnabar-bulk";
 import {
   type Authority,
   collective,

@@ -50,7 +50,9 @@ describe("examples in docstrings", () => {
     ].map((name) => `const ${name}: typeof import("../${context}").${name};`);
     expect(compile(folder, `export {};\ndeclare global {\n${globals.join("\n")}\n}`)).toBe("");
     const rooms = new Set(examples.map(({ file }) => file.split("/src/")[0]));
-    expect([...rooms]).toEqual(expect.arrayContaining(["packages/group", "packages/lanes", "packages/otel"]));
+    expect([...rooms]).toEqual(
+      expect.arrayContaining(["packages/bulk", "packages/group", "packages/lanes", "packages/otel"]),
+    );
     expect(examples.length).toBeGreaterThan(50);
   });
 });

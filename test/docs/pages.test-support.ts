@@ -115,6 +115,10 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar/options", exportsOf("src/options.ts", "export type ")],
   ["cinnabar/testing", exportsOf("src/testing.ts")],
   ["cinnabar/native", exportsOf("src/native.ts")],
+  [
+    "cinnabar-bulk",
+    [...new Set(["index", "standard"].flatMap((entry) => exportsOf(`packages/bulk/src/${entry}.ts`)))],
+  ],
   ["cinnabar-lanes", exportsOf("packages/lanes/src/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],

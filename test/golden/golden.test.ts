@@ -55,18 +55,12 @@ import {
   registerRegionClass,
   writeRegionDescriptor,
 } from "../../src/wire/region-descriptor.ts";
-import {
-  readStreamDescriptor,
-  registerStreamClass,
-  writeStreamDescriptor,
-} from "../../src/wire/stream-descriptor.ts";
 import { maxWork } from "../../src/wire/work.ts";
 import {
   fromJson,
   HandleMeaning,
   type MetadataMeaning,
   RegionMeaning,
-  StreamMeaning,
   type Vector,
   type VectorFrame,
 } from "./support/meaning.ts";
@@ -77,7 +71,6 @@ const bytesOf = ({ hex }: Vector): Uint8Array => Uint8Array.from(Buffer.from(hex
 
 // In the place of the engine's own, which are no plain meanings.
 registerRegionClass(RegionMeaning as unknown as abstract new () => object);
-registerStreamClass(StreamMeaning as unknown as abstract new () => object);
 registerHandleClass(
   HandleMeaning as abstract new (
     ...args: never[]
@@ -97,15 +90,6 @@ const regions = {
     const region = readRegionDescriptor(bytes);
     if (typeof region === "string") throw new Error(region);
     return new RegionMeaning(region);
-  },
-  encodeStream: (stream: object) => {
-    const { stream: descriptor, region } = stream as StreamMeaning;
-    return writeStreamDescriptor(descriptor, writeRegionDescriptor(region));
-  },
-  decodeStream: (bytes: Uint8Array) => {
-    const stream = readStreamDescriptor(bytes);
-    if (typeof stream === "string") throw new Error(stream);
-    return new StreamMeaning(stream, new RegionMeaning(stream.region));
   },
 };
 

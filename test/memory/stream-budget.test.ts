@@ -1,4 +1,5 @@
-import { bulkStream, implement, service, unary } from "cinnabar";
+import { implement, service, unary } from "cinnabar";
+import { BulkStream, bulkStream, readable, writable } from "cinnabar-bulk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
@@ -17,17 +18,17 @@ describe.each(transports)("streams that a handler opens over $name", (provider) 
       [
         implement(Streams, {
           both({ one, two }, call) {
-            call.readable(one);
+            readable(call, one);
             expect(server.stats().pullingBytes).toBe(2 * chunkBytes);
-            call.writable(two);
+            writable(call, two);
             return "both are open";
           },
         }),
       ],
       { server: { limits: { maxPullBytes: 3 * chunkBytes } } },
     );
-    const one = client.bulkStream("read", { chunkBytes });
-    const two = client.bulkStream("write", { chunkBytes });
+    const one = new BulkStream(client, "read", { chunkBytes });
+    const two = new BulkStream(client, "write", { chunkBytes });
     await expect(api(Streams).both({ one, two })).rejects.toMatchObject({
       code: "resource_exhausted",
       message: expect.stringContaining("maxPullBytes"),
@@ -44,13 +45,13 @@ describe.each(transports)("streams that a handler opens over $name", (provider) 
           begun.resolve();
           await fired(call.signal);
           // A handler that goes on has no stream left to open.
-          opened.resolve([thrown(() => call.readable(one)), thrown(() => call.writable(two))]);
+          opened.resolve([thrown(() => readable(call, one)), thrown(() => writable(call, two))]);
           return "too late";
         },
       }),
     ]);
-    const one = client.bulkStream("read");
-    const two = client.bulkStream("write");
+    const one = new BulkStream(client, "read");
+    const two = new BulkStream(client, "write");
     const abort = new AbortController();
     const call = failure(api(Streams).both({ one, two }, { signal: abort.signal }));
     await begun.promise;
@@ -67,15 +68,15 @@ describe.each(transports)("streams that a handler opens over $name", (provider) 
       [
         implement(Streams, {
           both({ one }, call) {
-            call.readable(one);
+            readable(call, one);
             return "open";
           },
         }),
       ],
       { server: { limits: { maxPullBytes: chunkBytes } } },
     );
-    const one = client.bulkStream("read", { chunkBytes });
-    const two = client.bulkStream("write", { chunkBytes });
+    const one = new BulkStream(client, "read", { chunkBytes });
+    const two = new BulkStream(client, "write", { chunkBytes });
     await expect(api(Streams).both({ one, two })).rejects.toMatchObject({ code: "resource_exhausted" });
     expect(server.stats().pullingBytes).toBe(0);
   });

@@ -1,4 +1,5 @@
-import { bulkStream, implement, RpcError, service, unary } from "cinnabar";
+import { implement, RpcError, service, unary } from "cinnabar";
+import { BulkStream, bulkStream, readable, writable } from "cinnabar-bulk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
@@ -27,7 +28,7 @@ const serving = (handlers: Partial<Handlers> = {}) =>
   implement(Streams, {
     async upload({ data, own }, call) {
       const read = new Checked();
-      const stream = call.readable(data);
+      const stream = readable(call, data);
       if (own !== true) for await (const bytes of stream) read.take(bytes);
       else {
         const reader = stream.getReader({ mode: "byob" });
@@ -42,7 +43,7 @@ const serving = (handlers: Partial<Handlers> = {}) =>
       return read.result;
     },
     async download({ into, bytes, seed }, call) {
-      const writer = call.writable(into).getWriter();
+      const writer = writable(call, into).getWriter();
       const sent = new Checked();
       for (const piece of pieces(bytes, seed)) {
         sent.take(piece);
@@ -68,7 +69,10 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const { api, client } = await pair(provider, [serving()]);
     const random = randomNumbers(1);
     for (const [index, bytes] of lengths(random).entries()) {
-      const stream = client.bulkStream("read", { chunkBytes: 4096 + random(20_000), chunks: 2 + random(4) });
+      const stream = new BulkStream(client, "read", {
+        chunkBytes: 4096 + random(20_000),
+        chunks: 2 + random(4),
+      });
       const answer = api(Streams).upload({ data: stream, own: index % 3 === 0 });
       const writer = stream.writable.getWriter();
       const sent = new Checked();
@@ -86,7 +90,10 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const { api, client } = await pair(provider, [serving()]);
     const random = randomNumbers(2);
     for (const [seed, bytes] of lengths(random).entries()) {
-      const into = client.bulkStream("write", { chunkBytes: 4096 + random(20_000), chunks: 2 + random(4) });
+      const into = new BulkStream(client, "write", {
+        chunkBytes: 4096 + random(20_000),
+        chunks: 2 + random(4),
+      });
       const sum = api(Streams).download({ into, bytes, seed });
       const read = new Checked();
       for await (const piece of into.readable) read.take(piece);
@@ -97,7 +104,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
   it("moves much by default, with no more under way than the ring", async () => {
     const { api, client, server } = await pair(provider, [serving()]);
     const bytes = provider.carriesLargest ? 48 << 20 : 5 << 20;
-    const into = client.bulkStream("write");
+    const into = new BulkStream(client, "write");
     const sum = api(Streams).download({ into, bytes, seed: 3 });
     const read = new Checked();
     await into.readable.pipeTo(
@@ -119,11 +126,11 @@ describe.each(transports)("a byte stream over $name", (provider) => {
       serving({
         async run({ data }, call) {
           await begin.promise;
-          for await (const piece of call.readable(data)) got.push(piece.byteLength);
+          for await (const piece of readable(call, data)) got.push(piece.byteLength);
         },
       }),
     ]);
-    const stream = client.bulkStream("read", small);
+    const stream = new BulkStream(client, "read", small);
     const call = api(Streams).run({ data: stream });
     const writer = stream.writable.getWriter();
     let written = 0;
@@ -153,14 +160,14 @@ describe.each(transports)("a byte stream over $name", (provider) => {
       serving({
         async run({ data }, call) {
           try {
-            for await (const _ of call.readable(data));
+            for await (const _ of readable(call, data));
           } catch (error) {
             failed.resolve(error);
           }
         },
       }),
     ]);
-    const stream = client.bulkStream("read", small);
+    const stream = new BulkStream(client, "read", small);
     const call = api(Streams).run({ data: stream });
     const writer = stream.writable.getWriter();
     await writer.write(new Uint8Array(10_000));
@@ -177,13 +184,13 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const { api, client } = await pair(provider, [
       serving({
         async run({ data }, call) {
-          const reader = call.readable(data).getReader();
+          const reader = readable(call, data).getReader();
           await reader.read();
           await reader.cancel(new RpcError({ code: "resource_exhausted", message: "the disk is full" }));
         },
       }),
     ]);
-    const stream = client.bulkStream("read", small);
+    const stream = new BulkStream(client, "read", small);
     const call = api(Streams).run({ data: stream });
     const writer = stream.writable.getWriter();
     const writing = failure(
@@ -204,7 +211,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const { api, client } = await pair(provider, [
       serving({
         async feed({ into }, call) {
-          const writer = call.writable(into).getWriter();
+          const writer = writable(call, into).getWriter();
           await writer.write(new Uint8Array(100));
           if (abort) return writer.abort(new Error("no more today"));
           try {
@@ -215,7 +222,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
         },
       }),
     ]);
-    const first = client.bulkStream("write", small);
+    const first = new BulkStream(client, "write", small);
     const call = api(Streams).feed({ into: first });
     const error = await failure(
       (async () => {
@@ -225,7 +232,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     expect(error).toMatchObject({ code: "cancelled", message: expect.stringContaining("no more today") });
     await call;
     abort = false;
-    const second = client.bulkStream("write", small);
+    const second = new BulkStream(client, "write", small);
     const again = api(Streams).feed({ into: second });
     const reader = second.readable.getReader();
     await reader.read();
@@ -239,7 +246,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const { api, client } = await pair(provider, [
       serving({
         async run({ data }, call) {
-          const reader = call.readable(data).getReader();
+          const reader = readable(call, data).getReader();
           await reader.read();
           reader.closed.catch((error) => ended.push(error.code));
           // The first returns in the middle; the others wait for more than comes.
@@ -251,7 +258,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
     const codes: string[] = [];
     for (const how of ["return", "cancel", "deadline"] as const) {
       left = how !== "return";
-      const stream = client.bulkStream("read", small);
+      const stream = new BulkStream(client, "read", small);
       const controller = new AbortController();
       const call = api(Streams).run.result(
         { data: stream },
@@ -278,7 +285,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
         serving({
           async run({ data }, call) {
             try {
-              for await (const _ of call.readable(data)) reading.resolve();
+              for await (const _ of readable(call, data)) reading.resolve();
               failed.resolve("a clean end");
             } catch (error) {
               failed.resolve((error as RpcError).code);
@@ -288,7 +295,7 @@ describe.each(transports)("a byte stream over $name", (provider) => {
       ],
       { endsHard: true },
     );
-    const stream = client.bulkStream("read", small);
+    const stream = new BulkStream(client, "read", small);
     const call = failure(api(Streams).run({ data: stream }));
     const writer = stream.writable.getWriter();
     await writer.write(new Uint8Array(5000));
@@ -311,14 +318,14 @@ describe.each(transports)("a byte stream over $name", (provider) => {
               said.push((error as Error).message);
             }
           };
-          note(() => call.writable(data as never));
-          const stream = call.readable(data);
-          note(() => call.readable(data));
+          note(() => writable(call, data as never));
+          const stream = readable(call, data);
+          note(() => readable(call, data));
           for await (const _ of stream);
         },
       }),
     ]);
-    const stream = client.bulkStream("read", small);
+    const stream = new BulkStream(client, "read", small);
     expect(() => stream.writable && (stream as never as { readable: unknown }).readable).toThrow(TypeError);
     const call = api(Streams).run({ data: stream });
     await stream.writable.close();
@@ -328,9 +335,9 @@ describe.each(transports)("a byte stream over $name", (provider) => {
       expect.stringContaining("is open already"),
     ]);
     expect(await failure(api(Streams).run({ data: stream }))).toMatchObject({ code: "failed_precondition" });
-    expect(() => client.bulkStream("both" as never)).toThrow(TypeError);
-    expect(() => client.bulkStream("read", { chunkBytes: 1 })).toThrow(RangeError);
-    expect(() => client.bulkStream("read", { chunks: 1 })).toThrow(RangeError);
+    expect(() => new BulkStream(client, "both" as never)).toThrow(TypeError);
+    expect(() => new BulkStream(client, "read", { chunkBytes: 1 })).toThrow(RangeError);
+    expect(() => new BulkStream(client, "read", { chunks: 1 })).toThrow(RangeError);
   });
 });
 
@@ -338,7 +345,7 @@ it("a session carries any number of byte streams, one after another", async () =
   const mem = providers[0] as (typeof providers)[number];
   const { api, client } = await pair(mem, [serving({ run: async () => undefined })]);
   for (let i = 0; i < 300; i++) {
-    const data = client.bulkStream("read", { chunkBytes: 4096, chunks: 2 });
+    const data = new BulkStream(client, "read", { chunkBytes: 4096, chunks: 2 });
     await api(Streams).run({ data });
   }
 });

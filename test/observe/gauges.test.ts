@@ -1,4 +1,5 @@
-import { bulkStream, duplexStream, implement, oneWay, service, unary } from "cinnabar";
+import { duplexStream, implement, oneWay, service, unary } from "cinnabar";
+import { BulkStream, bulkStream, readable } from "cinnabar-bulk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -20,7 +21,7 @@ function kinds(gate: Promise<void>, onData: (data: ReadableStream<Uint8Array>) =
       yield 1;
     },
     tell: () => gate,
-    lend: async ({ data }, call) => void (await onData(call.readable(data))),
+    lend: async ({ data }, call) => void (await onData(readable(call, data))),
   });
 }
 
@@ -67,7 +68,7 @@ describe.each(transports)("the gauges over $name", (provider) => {
         seen.push(server.stats().controlRequests);
       }),
     ]);
-    const data = client.bulkStream("read");
+    const data = new BulkStream(client, "read");
     const lent = api(Kinds).lend({ data });
     await asked.promise;
     await data.writable.close();

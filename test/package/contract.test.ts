@@ -15,6 +15,8 @@ async function bundleForBrowser(program: string): Promise<{ code: string; module
       alias: {
         "cinnabar/contract/standard": `${root}src/contract/standard.ts`,
         "cinnabar/contract": `${root}src/contract.ts`,
+        "cinnabar-bulk/contract/standard": `${root}packages/bulk/src/contract/standard.ts`,
+        "cinnabar-bulk/contract": `${root}packages/bulk/src/contract.ts`,
       },
     },
     plugins: [
@@ -61,7 +63,7 @@ const uses = `
 `;
 
 const names =
-  "bulk, bulkStream, bytes, clientStream, duplexStream, handle, isError, metadataKey, oneWay, RpcError, serverStream, service, unary";
+  "bulk, bytes, clientStream, duplexStream, handle, isError, metadataKey, oneWay, RpcError, serverStream, service, unary";
 const expected = {
   service_: "files.v1",
   methods: ["stat", "list", "put", "chat", "note"],
@@ -74,6 +76,7 @@ describe("contracts in a browser", () => {
   it("are made by `cinnabar/contract` with zod, without a module or a global of Node", async () => {
     const { code, modules } = await bundleForBrowser(`
       import { ${names} } from "cinnabar/contract";
+      import { bulkStream } from "cinnabar-bulk/contract";
       import { z } from "zod";
       const object = z.object, text = z.string();
       ${uses}`);
@@ -85,10 +88,16 @@ describe("contracts in a browser", () => {
   it("are made by `cinnabar/contract/standard` without any other package", async () => {
     const { code, modules } = await bundleForBrowser(`
       import { ${names}, fields as object } from "cinnabar/contract/standard";
+      import { bulkStream } from "cinnabar-bulk/contract/standard";
       const validate = (value) => typeof value === "string" ? { value } : { issues: [{ message: "no text" }] };
       const text = { "~standard": { version: 1, vendor: "own", validate } };
       ${uses}`);
-    const others = modules.filter((id) => !id.startsWith(`${root}src/`) && id !== `${root}program.js`);
+    const others = modules.filter(
+      (id) =>
+        !id.startsWith(`${root}src/`) &&
+        !id.startsWith(`${root}packages/bulk/src/`) &&
+        id !== `${root}program.js`,
+    );
     expect(others).toEqual([]);
     expect(JSON.parse(runAlone(code) as string)).toEqual(expected);
     // A browser loads it. 64 KiB are twice what it takes, with its comments.

@@ -52,6 +52,7 @@ function run(cwd: string, command: string, ...args: string[]) {
 /** The folder of a checkout that the sources of a map are in, by the scheme of their addresses. */
 const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar:": "",
+  "cinnabar-bulk:": "packages/bulk",
   "cinnabar-group:": "packages/group",
   "cinnabar-inspect:": "packages/inspect",
   "cinnabar-lanes:": "packages/lanes",

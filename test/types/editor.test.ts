@@ -9,13 +9,14 @@ const probe = join(here, "probe-of-editors.ts");
 
 /** The classes and interfaces whose members users are offered. */
 const offered = [
-  ...["BalancedPeer", "BorrowedRegion", "BulkStream<'read'>", "CallContext", "Engine", "Histogram", "Peer"],
-  ...["Pool", "PooledMemory", "Region<'read'>", "RegionHandle<'read'>", "RemoteRegion<'read'>"],
-  ...["RemoteStream<'read'>", "Transfer"],
-];
+  ...["BalancedPeer", "BorrowedRegion", "CallContext", "Engine", "Histogram", "OwnMemory", "Peer", "Pool"],
+  ...["PooledMemory", "Region<'read'>", "RegionHandle<'read'>", "RemoteRegion<'read'>", "Transfer"],
+].map((type) => `cinnabar.${type}`);
+offered.push("bulk.BulkStream<'read'>", "bulk.RemoteStream<'read'>");
 
 const text = `
 import type * as cinnabar from "../../src/index.ts";
+import type * as bulk from "../../packages/bulk/src/index.ts";
 import { service, unary } from "../../src/index.ts";
 import { z } from "zod";
 const Greeter = service("greeter.v1", {
@@ -24,7 +25,7 @@ const Greeter = service("greeter.v1", {
 });
 declare const peer: cinnabar.Peer;
 peer.client(Greeter).greet({ name: "a" });
-${offered.map((type, i) => `declare const value${i}: cinnabar.${type};\nvalue${i}.;`).join("\n")}
+${offered.map((type, i) => `declare const value${i}: ${type};\nvalue${i}.;`).join("\n")}
 `;
 
 const config = ts.readConfigFile(join(here, "tsconfig.json"), ts.sys.readFile);

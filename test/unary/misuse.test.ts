@@ -1,6 +1,5 @@
 import {
   bulk,
-  bulkStream,
   bytes,
   clientStream,
   Engine,
@@ -12,6 +11,8 @@ import {
   unary,
 } from "cinnabar";
 import * as standard from "cinnabar/standard";
+import { bulkStream } from "cinnabar-bulk";
+import * as bulkStandard from "cinnabar-bulk/standard";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
@@ -63,7 +64,7 @@ it.each([
     () => unary({ output: standard.fields({ a: z.string(), b: standard.bulk("read") }) }),
     "unary: output.b is",
   ],
-  ["a standard schema", () => unary({ output: standard.bulkStream("write") }), "unary: output is"],
+  ["a standard schema", () => unary({ output: bulkStandard.bulkStream("write") }), "unary: output is"],
 ])("a region or byte stream in %s is refused when the method is made", (_, make, message) => {
   expect(make).toThrow(`${message} a region or a byte stream of the caller, which only the input of a call`);
 });

@@ -1,6 +1,5 @@
 import {
   bulk,
-  bulkStream,
   bytes,
   clientStream,
   duplexStream,
@@ -14,6 +13,7 @@ import {
   service,
   unary,
 } from "cinnabar";
+import { BulkStream, bulkStream, readable } from "cinnabar-bulk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine } from "../matrix/pair.ts";
@@ -69,7 +69,7 @@ async function farm(provider: Provider, run: (call: Call) => unknown, how: { cli
     },
     async drink(stream, call) {
       let drunk = 0;
-      for await (const chunk of call.readable(stream)) drunk += chunk.byteLength;
+      for await (const chunk of readable(call, stream)) drunk += chunk.byteLength;
       return drunk;
     },
     long: (input) => input.map((byte) => 255 - byte),
@@ -122,7 +122,7 @@ describe.each(transports)("a handler calls its caller over $name", (provider) =>
       using to = server.expose(target, { access: "write" });
       await worker.fill({ from, to });
       expect(Buffer.compare(source, target)).toBe(0);
-      const stream = server.bulkStream("read");
+      const stream = new BulkStream(server, "read");
       const drunk = worker.drink(stream);
       const writer = stream.writable.getWriter();
       await writer.write(source);

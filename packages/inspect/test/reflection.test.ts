@@ -13,6 +13,7 @@ import {
   unary,
 } from "cinnabar";
 import * as standard from "cinnabar/standard";
+import { bulkStream } from "cinnabar-bulk/standard";
 import { Reflection, reflection } from "cinnabar-inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
@@ -191,7 +192,7 @@ describe("reflection", () => {
         all: unary({
           input: standard.fields({
             memory: standard.bulk("write", { maxBytes: 5 }),
-            stream: standard.bulkStream("read"),
+            stream: bulkStream("read"),
             bytes: standard.bytes({ minBytes: 1 }),
             handle: standard.handle("read"),
             same: handle("read"),

@@ -7,7 +7,13 @@ import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from 
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { builtinServiceOf, builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
+import {
+  builtinPackageOf,
+  builtinServiceOf,
+  builtinSlots,
+  isBuiltin,
+  maxBuiltinStreams,
+} from "../../wire/builtin.ts";
 import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
@@ -305,7 +311,7 @@ export class IncomingCalls implements Answering {
       const message =
         service === undefined
           ? `unknown method number ${call.method}`
-          : `this engine does not serve ${service}: serve it with cinnabar-inspect`;
+          : `this engine does not serve ${service}: serve it with ${builtinPackageOf(service)}`;
       call.settle({ error: new RpcError({ code: "unimplemented", message, origin: "remote" }) });
       return;
     }

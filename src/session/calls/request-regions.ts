@@ -5,8 +5,6 @@ import type { GrantedRegions } from "../../memory/granted-regions.ts";
 import { coreOf, Region } from "../../memory/region.ts";
 import { unregistered } from "../../memory/region-registration.ts";
 import { RemoteRegion } from "../../memory/remote-region.ts";
-import { BulkStream, boardStream } from "../../transfer/byte-stream/bulk-stream.ts";
-import { RemoteStream } from "../../transfer/byte-stream/remote-stream.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import { frameFlag } from "../../wire/frame.ts";
@@ -15,7 +13,6 @@ import {
   readRegionDescriptor,
   writeRegionDescriptor,
 } from "../../wire/region-descriptor.ts";
-import { readStreamDescriptor, streamHeaderBytes } from "../../wire/stream-descriptor.ts";
 import { type IdentifiedPeer, peerIdentityOf } from "../connection/peer-identity.ts";
 
 /** More regions than this in one request are a mistake or an attack. */
@@ -65,6 +62,8 @@ export class GrantingCodec implements RegionCodec {
     const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor));
+    const onEnded = coreOf(region).onGranted?.(this.#peer.peerName);
+    if (onEnded !== undefined) call.observe(onEnded);
     return writeRegionDescriptor(descriptor);
   }
 
@@ -81,12 +80,6 @@ export class GrantingCodec implements RegionCodec {
         grant.release(onReleased);
       },
     });
-  }
-
-  encodeStream(stream: object): Uint8Array {
-    if (!(stream instanceof BulkStream) || this.#call === undefined)
-      throw new EncodeError("only byte streams can be granted");
-    return boardStream(stream, this.#peer, this.#call, (region) => this.encodeRegion(region));
   }
 
   decodeRegion(): object {
@@ -136,12 +129,5 @@ export class GrantedCodec implements RegionCodec {
     if (this.#segments > maxSegments)
       throw new DecodeError(`the regions of a request have more than ${maxSegments} segments`);
     return new RemoteRegion(this.#call as IncomingCall, descriptor);
-  }
-
-  decodeStream(bytes: Uint8Array): object {
-    const descriptor = readStreamDescriptor(bytes);
-    if (typeof descriptor === "string") throw new DecodeError(descriptor);
-    const ring = this.decodeRegion(bytes.subarray(streamHeaderBytes)) as RemoteRegion;
-    return new RemoteStream(this.#call as IncomingCall, ring, descriptor);
   }
 }

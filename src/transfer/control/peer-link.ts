@@ -36,7 +36,7 @@ export interface LinkServices {
 }
 
 /**
- * One peer, as handlers, transfers and byte streams see it: who it is, what it was granted, and the way to ask it. A
+ * One peer, as handlers and transfers see it: who it is, what it was granted, and the way to ask it. A
  * session is one; nobody who serves or asks a peer needs more of the session than this.
  */
 export interface PeerLink extends TransferRoute, Answering {

@@ -1,6 +1,5 @@
 import type { HandleDescriptor } from "../../../src/wire/handle-descriptor.ts";
 import type { RegionDescriptor, RegionSegment } from "../../../src/wire/region-descriptor.ts";
-import type { StreamDescriptor } from "../../../src/wire/stream-descriptor.ts";
 
 /** A message as the vectors describe it: plain JSON, with a tag for what JSON cannot say. */
 export interface Vector {
@@ -59,17 +58,6 @@ export class HandleMeaning {
   }
 }
 
-/** How a byte stream stands in a vector. */
-export class StreamMeaning {
-  readonly stream: StreamDescriptor;
-  readonly region: RegionDescriptor;
-
-  constructor({ direction, chunks, chunkBytes, stream }: StreamDescriptor, region: RegionDescriptor) {
-    this.stream = { direction, chunks, chunkBytes, stream };
-    this.region = region;
-  }
-}
-
 /** As the descriptors, with what JSON cannot say in text. */
 interface RegionJson {
   readonly access: number;
@@ -78,7 +66,6 @@ interface RegionJson {
 }
 type HandleJson = Omit<HandleDescriptor, "token" | "incarnation"> &
   Readonly<Record<"token" | "incarnation", string>>;
-type StreamJson = Omit<StreamDescriptor, "stream"> & { readonly stream: string; readonly region: RegionJson };
 
 function regionOf({ segments, ...region }: RegionJson): RegionMeaning {
   const pieces = segments.map(({ key, address, bytes }) => ({
@@ -103,10 +90,6 @@ export function fromJson(json: unknown): unknown {
     const handle = tagged.$handle as HandleJson;
     const token = Uint8Array.from(Buffer.from(handle.token, "hex"));
     return new HandleMeaning({ ...handle, token, incarnation: BigInt(handle.incarnation) });
-  }
-  if ("$stream" in tagged) {
-    const { stream, region, ...shape } = tagged.$stream as StreamJson;
-    return new StreamMeaning({ ...shape, stream: BigInt(stream) }, regionOf(region));
   }
   return Object.fromEntries(Object.entries(tagged).map(([key, value]) => [key, fromJson(value)]));
 }

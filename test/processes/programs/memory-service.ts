@@ -1,4 +1,5 @@
-import { bulkStream, handle, service, unary } from "cinnabar";
+import { handle, service, unary } from "cinnabar";
+import { bulkStream } from "cinnabar-bulk";
 import { z } from "zod";
 
 /** What the processes of the memory tests ask of each other. */

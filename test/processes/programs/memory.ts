@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { crc32 } from "node:zlib";
 import { Engine, type EngineOptions, implement, type RpcError } from "cinnabar";
+import { BulkStream, readable } from "cinnabar-bulk";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 import { Memory } from "./memory-service.ts";
 
@@ -48,7 +49,7 @@ const serve = implement(Memory, {
     let bytes = 0;
     let crc = 0;
     try {
-      for await (const piece of call.readable(data)) {
+      for await (const piece of readable(call, data)) {
         await file.write(piece);
         crc = crc32(piece, crc);
         bytes += piece.byteLength;
@@ -67,7 +68,7 @@ obey({
   /** Sends a file to another process, which stores it. */
   async send({ url, from, to }: { url: string; from: string; to: string }) {
     const peer = await engine.connect(url);
-    const data = engine.bulkStream("read");
+    const data = new BulkStream(engine, "read");
     const stored = peer.client(Memory).store({ path: to, data });
     const file = await open(from);
     let crc = 0;

@@ -19,7 +19,6 @@ export const layers = [
   "session/calls",
   "session/connection",
   "session/opening",
-  "transfer/byte-stream",
   "transfer/handles",
   "transfer/sealed",
   "transfer",

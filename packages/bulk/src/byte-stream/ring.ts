@@ -1,14 +1,7 @@
-import type { RpcCode } from "../../base/errors/code.ts";
-import { RpcError } from "../../base/errors/rpc-error.ts";
-import type { IncomingCall } from "../../call/incoming-call.ts";
-import { fail } from "../control/control-method.ts";
+import { type RpcCode, RpcError } from "cinnabar/standard";
+import type { RingShape } from "../contract/stream-kind.ts";
 import type { ChunkSource, ReadableControl } from "./chunk-readable.ts";
-
-/** The ring of a byte stream: chunks of one length, used in turn. */
-export interface RingShape {
-  readonly chunkBytes: number;
-  readonly chunks: number;
-}
+import type { Question } from "./question.ts";
 
 /** Offset of chunk number `seq` in the ring. */
 export function chunkOffset({ chunkBytes, chunks }: RingShape, seq: number): number {
@@ -51,7 +44,7 @@ export function endedEarly(): RpcError {
 
 /** The writer's word that a chunk is there. It stays unanswered while the writer must wait. */
 interface Pushed {
-  readonly call: IncomingCall;
+  readonly question: Question<number>;
   readonly seq: number;
   readonly last: boolean;
 }
@@ -125,9 +118,9 @@ export class RingReader implements ChunkSource {
   }
 
   /** The writer has put chunk `seq`. */
-  onPush(call: IncomingCall, seq: number, bytes: number, last: boolean): void {
+  onPush(question: Question<number>, seq: number, bytes: number, last: boolean): void {
     const { chunkBytes, chunks } = this.#shape;
-    const pending = this.#waiting?.call.open === true;
+    const pending = this.#waiting?.question.open === true;
     if (
       pending ||
       seq !== this.#pushed ||
@@ -136,30 +129,35 @@ export class RingReader implements ChunkSource {
       bytes > chunkBytes ||
       (bytes === 0 && !last)
     ) {
-      return fail(call, "invalid_argument", `push: chunk ${seq} of ${bytes} bytes is out of turn`);
+      return question.settle({
+        error: streamError("invalid_argument", `push: chunk ${seq} of ${bytes} bytes is out of turn`),
+      });
     }
     this.#filled[seq % chunks] = bytes;
     this.#pushed++;
     if (last) this.#last = seq;
-    this.#waiting = { call, seq, last };
+    this.#waiting = { question, seq, last };
     this.#answer();
     this.#changed.ring();
   }
 
   #answer(): void {
     if (this.#waiting === undefined) return;
-    const { call, seq, last } = this.#waiting;
+    const { question, seq, last } = this.#waiting;
     const error = this.complete ? undefined : this.#error;
     const free = last ? this.complete : seq + 1 < this.#taken + this.#shape.chunks;
     if (error === undefined && !free) return;
     this.#waiting = undefined;
-    call.settle(error === undefined ? { value: this.#taken } : { error });
+    question.settle(error === undefined ? { value: this.#taken } : { error });
   }
 }
 
+/** Length of a chunk, and whether it is the last. */
+export type NextChunk = readonly [bytes: number, last: boolean];
+
 /** The reader's request for a chunk that is not there yet. */
 interface Asked {
-  readonly call: IncomingCall;
+  readonly question: Question<NextChunk>;
   readonly seq: number;
 }
 
@@ -242,8 +240,8 @@ export class RingWriter {
   }
 
   /** The reader requests chunk `seq`, and has used all chunks below `taken`. */
-  onNext(call: IncomingCall, seq: number, taken: number): void {
-    const pending = this.#asked?.call.open === true;
+  onNext(question: Question<NextChunk>, seq: number, taken: number): void {
+    const pending = this.#asked?.question.open === true;
     if (
       pending ||
       seq !== this.#expected ||
@@ -252,10 +250,12 @@ export class RingWriter {
       taken > this.#chunk ||
       seq >= taken + this.#shape.chunks
     ) {
-      return fail(call, "invalid_argument", `next: chunk ${seq} is out of turn`);
+      return question.settle({
+        error: streamError("invalid_argument", `next: chunk ${seq} is out of turn`),
+      });
     }
     this.#taken = taken;
-    this.#asked = { call, seq };
+    this.#asked = { question, seq };
     this.#answer();
     this.#changed.ring();
   }
@@ -270,10 +270,10 @@ export class RingWriter {
   #answer(): void {
     const asked = this.#asked;
     if (asked === undefined) return;
-    const { call, seq } = asked;
+    const { question, seq } = asked;
     if (this.#error !== undefined) {
       this.#asked = undefined;
-      call.settle({ error: this.#error });
+      question.settle({ error: this.#error });
       return;
     }
     if (this.#last >= 0 && seq > this.#last) return this.#finish(asked);
@@ -282,14 +282,15 @@ export class RingWriter {
     if (seq >= this.#chunk) return;
     this.#asked = undefined;
     this.#expected++;
-    call.settle({ value: [this.#sealed[seq % (this.#shape.chunks + 1)], seq === this.#last] });
+    const bytes = this.#sealed[seq % (this.#shape.chunks + 1)] as number;
+    question.settle({ value: [bytes, seq === this.#last] });
   }
 
   /** The request for a chunk after the last one confirms that the reader has the last one. */
-  #finish({ call, seq }: Asked): void {
+  #finish({ question, seq }: Asked): void {
     this.#asked = undefined;
     this.#complete = this.#taken === seq;
-    if (this.#complete) call.settle({ value: [0, true] });
+    if (this.#complete) question.settle({ value: [0, true] });
     else this.fail(streamError("internal", "the reader ended the stream before it had read everything"));
     this.#changed.ring();
   }

@@ -1,31 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { RegionHandle } from "../memory/region-handle.ts";
-import { bulkStreamBrand } from "../transfer/byte-stream/stream-kind.ts";
-import { bulkStream, handle } from "./zod-schemas.ts";
+import { handle } from "./zod-schemas.ts";
 
 const problems = (schema: z.ZodType, value: unknown) =>
   schema.safeParse(value).error?.issues.map(({ message }) => message);
-
-describe("the schema of a byte stream", () => {
-  const stream = { [bulkStreamBrand]: true, direction: "read" };
-
-  it("takes a stream of its direction, and says what is wrong with anything else", () => {
-    expect(problems(bulkStream("read"), stream)).toBeUndefined();
-    expect(problems(bulkStream("write"), stream)).toEqual([
-      'the byte stream has the direction "read"; the method needs "write"',
-    ]);
-    for (const value of [null, 1, {}, "read"])
-      expect(problems(bulkStream("read"), value)).toEqual(["expected a byte stream"]);
-    expect(() => bulkStream("both" as never)).toThrow(TypeError);
-  });
-
-  it("has a JSON Schema", () => {
-    expect(z.toJSONSchema(bulkStream("read"))).toMatchObject({
-      "x-cinnabar-bulk-stream": { direction: "read" },
-    });
-  });
-});
 
 describe("the schema of a handle", () => {
   const made = new RegionHandle({

@@ -1,0 +1,89 @@
+import type { RemoteRegionLike } from "cinnabar/contract/standard";
+
+/** What the handler does with a byte stream: "read" or "write". */
+export type StreamDirection = "read" | "write";
+
+/** The ring of a byte stream: chunks of one length, used in turn. */
+export interface RingShape {
+  readonly chunkBytes: number;
+  readonly chunks: number;
+}
+
+export const minChunkBytes = 4096;
+export const maxChunkBytes = 2 ** 30;
+export const minChunks = 2;
+export const maxChunks = 64;
+
+/** Length of a stream's name, which is random. Who knows the name has it from the caller, or from the handler. */
+export const streamNameBytes = 16;
+
+/** A stream inside a request. */
+export interface StreamDescriptor<Ring> extends RingShape {
+  readonly stream: Uint8Array;
+  /** `chunks * chunkBytes` bytes, granted as the direction says. */
+  readonly ring: Ring;
+}
+
+/** Marks a BulkStream. Global, so that copies of the package recognise each other's. */
+export const bulkStreamBrand: unique symbol = Symbol.for("cinnabar.BulkStream");
+
+/** Marks a RemoteStream. Global, so that copies of the package recognise each other's. */
+export const remoteStreamBrand: unique symbol = Symbol.for("cinnabar.RemoteStream");
+
+/** What a client passes for a contract's `bulkStream(D)`. */
+export interface BulkStreamLike<D extends StreamDirection = StreamDirection> {
+  readonly [bulkStreamBrand]: true;
+  /** What the handler does. */
+  readonly direction: D;
+}
+
+/** What a handler receives for a contract's `bulkStream(D)`. */
+export interface RemoteStreamLike<D extends StreamDirection = StreamDirection> {
+  readonly [remoteStreamBrand]: true;
+  readonly direction: D;
+}
+
+/** Whether a value is a BulkStream. */
+export function isBulkStreamLike(value: unknown): value is BulkStreamLike {
+  return has(value, bulkStreamBrand);
+}
+
+/** Whether a value is a RemoteStream. */
+export function isRemoteStreamLike(value: unknown): value is RemoteStreamLike {
+  return has(value, remoteStreamBrand);
+}
+
+function has(value: unknown, brand: symbol): boolean {
+  return typeof value === "object" && value !== null && (value as Record<symbol, unknown>)[brand] === true;
+}
+
+let descriptorOf: (stream: RemoteStream) => StreamDescriptor<RemoteRegionLike>;
+
+/**
+ * A byte stream of the caller, as a handler receives it where the contract says `bulkStream(direction)`. Open it once,
+ * with `readable(call, stream)` or `writable(call, stream)`.
+ *
+ * @example
+ * for await (const chunk of readable(call, content)) await file.write(chunk);
+ */
+export class RemoteStream<D extends StreamDirection = StreamDirection> implements RemoteStreamLike<D> {
+  readonly [remoteStreamBrand] = true as const;
+  /** What the handler does: "read" or "write". */
+  readonly direction: D;
+  readonly #descriptor: StreamDescriptor<RemoteRegionLike>;
+
+  static {
+    descriptorOf = (stream) => stream.#descriptor;
+  }
+
+  /** @internal Streams come out of requests. */
+  constructor(direction: D, descriptor: StreamDescriptor<RemoteRegionLike>) {
+    this.direction = direction;
+    this.#descriptor = descriptor;
+  }
+}
+
+/** What a stream is made of: it has no members for that, which editors would offer to users. */
+export function remoteDescriptorOf(stream: RemoteStream): StreamDescriptor<RemoteRegionLike> {
+  return descriptorOf(stream);
+}
