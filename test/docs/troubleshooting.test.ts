@@ -95,6 +95,9 @@ const noMessages: readonly RegExp[] = [
   /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.
   /native\/build\/Release|^\/proc\/sys|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
+  // Lines of `cinnabar info` that are no complaints.
+  /^This machine can use …\./,
+  /^… more cannot be used here: cinnabar info --all says why$/,
 ];
 
 /** Texts of the addon that say something else than why it cannot do what was asked. */
@@ -104,13 +107,10 @@ const noReasons: readonly RegExp[] = [
   // What stands in a message behind words that have an entry.
   /^reading and writing a peer's|^messages in the order|^memory registration without|^an? .* (adapter|interface|transport) /i,
   /^an Elastic Fabric|^a transport that UCX|^\) and point CINNABAR_LIBFABRIC|^; FI_LOG_LEVEL|^: let udev give|are of different IP versions$/,
-  // Lines of `cinnabar info` that are no complaints.
-  /^This machine can use …\./,
-  /^… more cannot be used here: cinnabar info --all says why$/,
   // Said by `cinnabar info` alone, of a patch that is switched off.
   /^this libfabric does not call|^off; CINNABAR_PATCHES/,
   // For those who compile it.
-  /^other headers want/,
+  /^libfabric's headers must be/,
 ];
 
 describe("the tables of error messages in the guide", () => {
