@@ -1,6 +1,6 @@
 // `npm run test:libfabric [-- [--version N | --suite NAME] [AREA …]]`: the suite on a newer libfabric, that of Debian's
 // suite "trixie" unless another is named, or the library that CINNABAR_LIBFABRIC points at. An AREA is "native" or a folder
-// of tests; by default all are run, and the result is written to docs/results/.
+// of tests; by default all are run, and the result is written to build/reports/.
 import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
 import { newerLibfabric } from "./setup/newer-libfabric.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";

@@ -1,6 +1,6 @@
 // `npm run test:rdma [-- vitest filters]`: boots the guest of test/rdma and runs the provider matrix there on Soft-RoCE
 // and soft-iWARP. On the libfabric that CINNABAR_LIBFABRIC points at, if it does; what that came to is written to
-// docs/results/.
+// build/reports/.
 import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { versionOf } from "./test/libfabric.mjs";

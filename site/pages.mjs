@@ -75,6 +75,7 @@ function listOfExamples() {
   const folders = [
     ["Begin", /^examples\/0\d[^/]*$/],
     ["Recipes", /^examples\/recipes\//],
+    ["Deploy", /^examples\/deploy\//],
     ["Groups", /^examples\/group\//],
     ["Middleware", /^examples\/middleware\//],
   ];

@@ -20,19 +20,20 @@
 namespace cinnabar::fabric {
 namespace {
 
-// The symbol versions that belong to the headers compiled against (libfabric.map of 1.17 and 2.1):
-// struct fi_info grew in FABRIC_1.7 and 1.8. A plain dlsym would fetch the newest entry point,
-// which reads past the end of older structures.
+// The symbol version that belongs to the headers compiled against (libfabric.map.in): struct
+// fi_info grew in FABRIC_1.7, 1.8 and 1.9. A plain dlsym would fetch the newest entry point, which
+// reads past the end of older structures. Later headers get the last one known: an older entry
+// point leaves the fields that came after it alone.
+constexpr uint32_t kOldest = FI_VERSION(1, 17);
 constexpr uint32_t kHeaders = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
-constexpr bool kIsSecond = kHeaders >= FI_VERSION(2, 0);
-constexpr const char* kInfoVersion = kIsSecond ? "FABRIC_1.8" : "FABRIC_1.3";
+static_assert(kHeaders >= kOldest, "libfabric's headers must be of 1.17 or later");
+
+constexpr const char* kInfoVersion = kHeaders < FI_VERSION(1, 20)  ? "FABRIC_1.3"
+                                     : kHeaders < FI_VERSION(2, 0) ? "FABRIC_1.7"
+                                     : kHeaders < FI_VERSION(2, 5) ? "FABRIC_1.8"
+                                                                   : "FABRIC_1.9";
 constexpr const char* kFabricVersion = "FABRIC_1.1";
 constexpr const char* kBaseVersion = "FABRIC_1.0";
-
-static_assert(kHeaders == FI_VERSION(1, 17) || (kIsSecond && kHeaders <= FI_VERSION(2, 1)),
-              "other headers want other symbol versions: compare libfabric.map");
-
-constexpr uint32_t kOldest = FI_VERSION(1, 17);
 
 std::mutex mutex;
 Library instance;

@@ -311,11 +311,15 @@ TEST_SUITE("guard") {
       return static_cast<double>(sum() - before) / took.count();
     };
     another();
-    double alone = lookRate(20);
+    // A busy machine keeps guards from looking: the best of several rounds, and once of many times.
+    double alone = 0;
+    for (int round = 0; round < 10; ++round) alone = std::max(alone, lookRate(4));
     while (ports.size() < kMany) another();
-    double together = lookRate(20);
     // A share for sixteen. Without it there were as many as ports.
-    CHECK(together < alone * kMany / 2);
+    bool isLittle = false;
+    for (int tries = 0; tries < 10 && !isLittle; ++tries)
+      isLittle = lookRate(20) < alone * kMany / 2;
+    CHECK(isLittle);
   }
 
   TEST_CASE("an owner that is at another of its ports is not absent") {

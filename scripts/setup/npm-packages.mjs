@@ -8,7 +8,7 @@ import { root, SetupError, step } from "./command.mjs";
  * interrupted, and accepts one made by hand.
  */
 export async function installNpmPackages() {
-  if (isInstalled()) return;
+  if (npmPackagesAreInstalled()) return;
   // npm tries for minutes before it gives up on a registry; with its requests in the log the wait at least says why.
   const args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http"];
   await step("npm packages", "npm", args, {
@@ -21,7 +21,7 @@ export async function installNpmPackages() {
         .join("\n"),
     advice: "Check that the npm registry can be reached (`npm ping`), then run the command again.",
   });
-  if (!isInstalled()) {
+  if (!npmPackagesAreInstalled()) {
     throw new SetupError(
       "npm packages: `npm ci` ended well, yet node_modules does not match package-lock.json",
       "Delete node_modules and run the command again.",
@@ -29,7 +29,8 @@ export async function installNpmPackages() {
   }
 }
 
-function isInstalled() {
+/** Whether all npm packages are installed. */
+export function npmPackagesAreInstalled() {
   const wanted = readPackages("package-lock.json");
   const installed = readPackages("node_modules/.package-lock.json");
   if (wanted === undefined || installed === undefined) return false;

@@ -1,7 +1,7 @@
 import { buildAddon, buildTypeScript } from "./builds.mjs";
 import { allOf, SetupError } from "./command.mjs";
-import { installNpmPackages } from "./npm-packages.mjs";
-import { installSystemPackages, rememberRefused } from "./system-packages.mjs";
+import { installNpmPackages, npmPackagesAreInstalled } from "./npm-packages.mjs";
+import { planSystemPackages, rememberRefused } from "./system-packages.mjs";
 import { getProgramsOfTests } from "./test-programs.mjs";
 
 /**
@@ -12,10 +12,16 @@ import { getProgramsOfTests } from "./test-programs.mjs";
  */
 export async function setUp(purpose) {
   checkNode();
+  const system = await planSystemPackages(purpose);
+  const plan = [
+    ...(system.says === undefined ? [] : [system.says]),
+    ...(npmPackagesAreInstalled() ? [] : ["npm packages, in node_modules; no script of theirs is run"]),
+  ];
+  if (plan.length > 0) console.log(["[setup] To be installed:", ...plan].join("\n[setup]   "));
   /** @type {readonly string[]} */
   let refused = [];
   const systemPackages = async () => {
-    refused = await installSystemPackages(purpose);
+    refused = await system.install();
   };
   await allOf([installNpmPackages(), systemPackages()]);
   // The note is kept in node_modules, which npm has just made.

@@ -44,68 +44,87 @@ const forBenchmarks = [
 ];
 
 /**
+ * What is missing of the system, and how it is installed. Fails where something is missing that the build needs and
+ * nobody here may install: before anything is changed.
+ *
  * @param {"demo" | "bench" | "test"} purpose
- * @returns {Promise<readonly string[]>} the optional packages that cannot be had here
+ * @returns {Promise<{ says: string | undefined, install: () => Promise<readonly string[]> }>} `says`: a line for the
+ * person at the terminal. `install` gives the optional packages that cannot be had here
  */
-export async function installSystemPackages(purpose) {
+export async function planSystemPackages(purpose) {
   const extra = { demo: [], bench: forBenchmarks, test: forTesting }[purpose];
   const lack = await lacking([...forBuilding, ...extra]);
   const missing = lack.filter((item) => !(item.isOptional && wasRefused(item)));
-  if (missing.length === 0) return [];
+  const nothing = { says: undefined, install: async () => [] };
+  if (missing.length === 0) return nothing;
 
-  const names = missing.map((item) => item.name);
-  const byHand = `apt-get update && apt-get install -y --no-install-recommends ${names.join(" ")}`;
   const required = missing.filter((item) => !item.isOptional);
   const prefix = await rootPrefix();
-  if (onPath("apt-get") === undefined || prefix === undefined) {
-    if (required.length === 0) return [];
-    const why = onPath("apt-get") === undefined ? "this system has no apt-get" : "only root may install them";
-    throw new SetupError(
-      `System packages are missing: ${names.join(", ")}; ${why}.`,
-      onPath("apt-get") === undefined
-        ? "Install a C++20 compiler, Ninja, CMake 3.22 or later and libfabric's headers, then run the command again."
-        : `Run this, then the command again:\n    sudo sh -c '${byHand}'`,
-    );
+  const hasApt = onPath("apt-get") !== undefined;
+  if (hasApt && prefix !== undefined) {
+    const way = prefix.length === 0 ? "as root" : "as root, by sudo";
+    return {
+      says: `Debian packages, ${way}: ${namesOf(missing)}`,
+      install: () => install(missing, prefix),
+    };
   }
-
-  const env = { DEBIAN_FRONTEND: "noninteractive" };
-  const advice = `Run this by hand to see what is wrong:\n    ${prefix.join(" ")} sh -c '${byHand}'`.replace(
-    "     sh",
-    "    sh",
+  if (required.length === 0) return nothing;
+  throw new SetupError(
+    `System packages are missing: ${namesOf(required)}; ${hasApt ? "only root may install them" : "this system has no apt-get"}.`,
+    hasApt
+      ? `Run this, then the command again:\n    sudo sh -c '${byHand(required)}'`
+      : "Install a C++20 compiler, Ninja, CMake 3.22 or later and libfabric's headers, then run the command again.",
   );
-  /** @param {readonly string[]} args */
-  const apt = (...args) =>
-    /** @type {const} */ ([...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args]);
-  const [update, ...updateArgs] = apt("update", "-q");
-  const [install, ...installArgs] = apt("install", "-y", "-q", "--no-install-recommends");
-  const listing = () => step("Debian's package lists", String(update), updateArgs, { env, advice });
+}
+
+/** @param {readonly SystemPackage[]} items */
+const namesOf = (items) => items.map((item) => item.name).join(" ");
+
+/** @param {readonly SystemPackage[]} items */
+const byHand = (items) => `apt-get update && apt-get install -y --no-install-recommends ${namesOf(items)}`;
+
+/**
+ * @param {readonly SystemPackage[]} missing
+ * @param {readonly string[]} prefix the words that make a command run as root
+ * @returns {Promise<readonly string[]>} the optional ones that could not be installed
+ */
+async function install(missing, prefix) {
+  const required = missing.filter((item) => !item.isOptional);
+  const optional = missing.filter((item) => item.isOptional);
+  const advice = `Run this by hand to see what is wrong:\n    ${[...prefix, "sh"].join(" ")} -c '${byHand(missing)}'`;
+  const env = { DEBIAN_FRONTEND: "noninteractive" };
+  /** @param {string} title @param {readonly string[]} args */
+  const apt = (title, args) => {
+    const [command, ...words] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args];
+    return step(title, String(command), words, { env, advice });
+  };
+  const list = () => apt("Debian's package lists", ["update", "-q"]);
   /** @param {readonly SystemPackage[]} items */
-  const installing = (items) => {
+  const add = (items) => {
     const names = items.map((item) => item.name);
-    return step(`Debian packages ${names.join(" ")}`, String(install), [...installArgs, ...names], {
-      env,
-      advice,
-    });
+    return apt(`Debian packages ${names.join(" ")}`, [
+      ...["install", "-y", "-q", "--no-install-recommends"],
+      ...names,
+    ]);
   };
   if (required.length > 0) {
-    await listing();
-    await installing(required);
+    await list();
+    await add(required);
   }
-  const optional = missing.filter((item) => item.isOptional);
   /** @type {readonly string[]} */
   let refused = [];
   if (optional.length > 0) {
     try {
-      if (required.length === 0) await listing();
-      await installing(optional);
+      if (required.length === 0) await list();
+      await add(optional);
     } catch {
       refused = optional.map((item) => item.name);
       console.log(`[setup] ${refused.join(" ")} cannot be installed here; going on without`);
     }
   }
 
-  const still = (await lacking(required)).map((item) => item.name);
-  if (still.length > 0) throw new SetupError(`Installed, yet still not found: ${still.join(", ")}.`, advice);
+  const still = await lacking(required);
+  if (still.length > 0) throw new SetupError(`Installed, yet still not found: ${namesOf(still)}.`, advice);
   return refused;
 }
 

@@ -44,20 +44,20 @@ const cases = [
   },
   {
     what: "without libibverbs the report names the library and its package, and tcp works",
-    command: `${libraries("libibverbs.so.1")}; npx --no-install cinnabar info && node first-answers.mjs tcp://127.0.0.1:0`,
+    command: `${libraries("libibverbs.so.1")}; npx --no-install cinnabar info --all && node first-answers.mjs tcp://127.0.0.1:0`,
     says: withoutVerbs(
       /libibverbs\.so\.1 was not found: install it \(Debian, Ubuntu: apt-get install libibverbs1/,
     ),
   },
   {
     what: "without librdmacm the report names the library and its package, and tcp works",
-    command: `${libraries("librdmacm.so.1")}; npx --no-install cinnabar info && node first-answers.mjs tcp://127.0.0.1:0`,
+    command: `${libraries("librdmacm.so.1")}; npx --no-install cinnabar info --all && node first-answers.mjs tcp://127.0.0.1:0`,
     says: withoutVerbs(/librdmacm\.so\.1 was not found: install it/),
   },
   {
     what: "without drivers of devices the report names their package, and tcp works",
     command:
-      "rm -r /etc/libibverbs.d; npx --no-install cinnabar info && node first-answers.mjs tcp://127.0.0.1:0",
+      "rm -r /etc/libibverbs.d; npx --no-install cinnabar info --all && node first-answers.mjs tcp://127.0.0.1:0",
     says: withoutVerbs(/no ibverbs provider library is installed.*apt-get install ibverbs-providers/),
   },
 ];

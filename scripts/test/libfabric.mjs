@@ -145,8 +145,8 @@ export function writeResult(version, from) {
     ...(missing.length === 0 ? [] : [`**Not run: ${missing.join(", ")}.**`, ""]),
     ...(problems.length === 0 ? [] : ["Failures:", "", ...problems.map((problem) => `- ${problem}`), ""]),
   ].join("\n");
-  const file = `docs/results/libfabric-${version}.md`;
-  mkdirSync(join(root, "docs", "results"), { recursive: true });
+  const file = `build/reports/libfabric-${version}.md`;
+  mkdirSync(join(root, "build", "reports"), { recursive: true });
   writeFileSync(join(root, file), text);
   return file;
 }

@@ -193,7 +193,8 @@ export function writeVerbsResult(version, filters, { passed, failed, problems })
       ? []
       : ["Failures:", "", ...problems.map((problem) => `- ${problem.split("\n")[0]}`), ""]),
   ].join("\n");
-  const file = `docs/results/libfabric-${version}-verbs.md`;
+  const file = `build/reports/libfabric-${version}-verbs.md`;
+  mkdirSync(join(root, "build", "reports"), { recursive: true });
   writeFileSync(join(root, file), text);
   return file;
 }

@@ -12,6 +12,7 @@ import {
   runClientsOfDisks,
   runDisksOfKernel,
 } from "./disks.mjs";
+import { freshMachines, prepareFreshMachine, tryFreshMachine } from "./fresh-machines.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
@@ -240,6 +241,17 @@ export const stages = [
     what: "the package under bundlers, compilers, test runners and versions of Node; installs 1.2 GB of tools",
     run: (args) => runConsumers(args.length > 0 ? { filters: args } : {}),
   },
+  ...freshMachines.map(
+    (machine) =>
+      /** @type {Stage} */ ({
+        name: `fresh-${machine.name}`,
+        when: "often",
+        what: `the demo on a bare ${machine.suite} with Node ${machine.node}, by ${machine.who}`,
+        prepare: () => prepareFreshMachine(machine),
+        lack: "NO TEST ON A FRESH MACHINE",
+        run: () => tryFreshMachine(machine),
+      }),
+  ),
   {
     name: "package",
     when: "alone",

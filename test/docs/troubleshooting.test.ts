@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { type Message, messagesOfAddon, messagesOfSources, wordsOf } from "./messages.test-support.ts";
 import { root, userPages } from "./pages.test-support.ts";
 
-/** A pattern in the first column of a table "| Message | Cause | Remedy |" of any page of the guide. */
+/** A pattern in the first column of a table "| Message | Cause | Remedy |". */
 interface Entry {
   readonly page: string;
   readonly pattern: string;
@@ -15,7 +15,9 @@ interface Entry {
 const fewestWords = 5;
 
 const heading = "| Message | Cause | Remedy |";
-const entries = userPages.flatMap(entriesOf);
+/** What nobody who runs a program can remedy: faults of peers and of Cinnabar, and ends that were asked for. */
+const faults = "docs/design/faults.md";
+const entries = [...userPages, faults].flatMap(entriesOf);
 const { all, shown } = messagesOfSources();
 const addon = messagesOfAddon();
 
@@ -118,6 +120,12 @@ describe("the tables of error messages in the guide", () => {
     expect(entries.length).toBeGreaterThan(200);
     expect(entries.filter(({ cause, remedy }) => wordsOf(cause) < 1 || wordsOf(remedy) < 1)).toEqual([]);
     expect(entries.filter(({ pattern }) => wordsOf(pattern) < 2 && !/\w+: …$/.test(pattern))).toEqual([]);
+  });
+
+  it("stand on one page of the guide, and ask nobody to report a fault", () => {
+    const ofUsers = entries.filter(({ page }) => page !== faults);
+    expect([...new Set(ofUsers.map(({ page }) => page))]).toEqual(["docs/guide/troubleshooting.md"]);
+    expect(ofUsers.filter(({ remedy }) => /\breport (it|what)\b|^\s*Nothing/i.test(remedy))).toEqual([]);
   });
 
   it("explain every message of the package that a user may meet", () => {

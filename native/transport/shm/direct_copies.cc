@@ -24,7 +24,7 @@ namespace {
 // Direct copies share the thread with everything else: pieces at most kCopyBytes large, and no
 // further one in a turn (from the end of one call of progress to the end of the next) that has
 // spent so long on them. Memory that is touched for the first time takes ten times as long, so
-// pieces shrink while they are slow. docs/results/bulk.md has the figures.
+// pieces shrink while they are slow. docs/design/bulk.md has the figures.
 constexpr uint64_t kLeastPiece = 16 << 10;
 constexpr uint64_t kTurnNs = 120'000;
 

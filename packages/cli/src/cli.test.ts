@@ -78,7 +78,11 @@ describe("cinnabar info", () => {
     expect(stdout).toMatch(/^libfabric \d+\.\d+, /m);
     expect(stdout).toMatch(/^FABRIC +PROVIDER +USABLE +REASON$/m);
     expect(stdout).toMatch(/^shm:\/\/ +shm +yes$/m);
-    expect(stdout).toMatch(/^efa:\/\/ +efa +(yes|no +\S.*)$/m);
+    expect(stdout).toMatch(
+      /^This machine can use mem, .*\. Fastest on one host: shm\. Fastest between hosts: \w+\.\n/,
+    );
+    expect(stdout).not.toMatch(/^\S+:\/\/.* no +\S/m);
+    expect(stdout).toMatch(/^\d+ more cannot be used here: cinnabar info --all says why$/m);
     expect(stdout).toMatch(/^Locked memory: /m);
     expect(stdout).toMatch(/^Fork safety: /m);
     expect(stdout).toMatch(
@@ -87,13 +91,31 @@ describe("cinnabar info", () => {
     expect(stdout).not.toContain(bold);
   });
 
+  it("prints the fabrics that it lacks for --all, with the reason", () => {
+    const { status, stdout } = cinnabar(["info", "--all"]);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^efa:\/\/ +efa +(yes|no +\S.*)$/m);
+    expect(stdout).not.toContain("more cannot be used");
+  });
+
+  it("names the fastest fabrics that are left without libfabric and addon", () => {
+    const { stdout } = cinnabar(["info"], { CINNABAR_ADDON: "/nonexistent/cinnabar.node" });
+    expect(stdout).toMatch(
+      /^This machine can use mem, net, net\+unix\. Fastest on one host: net\+unix\. Fastest between hosts: net\.\n/,
+    );
+  });
+
   // `script` of util-linux provides a terminal.
   it.skipIf(!existsSync("/usr/bin/script"))("is bold, and as wide as the terminal, on one", () => {
     const onTerminal = (env: NodeJS.ProcessEnv) =>
-      spawnSync("script", ["-qec", `stty cols 80; '${process.execPath}' '${program}' info`, "/dev/null"], {
-        encoding: "utf8",
-        env: { ...process.env, NODE_OPTIONS: "", TERM: "xterm", NO_COLOR: "", ...env },
-      }).stdout;
+      spawnSync(
+        "script",
+        ["-qec", `stty cols 80; '${process.execPath}' '${program}' info --all`, "/dev/null"],
+        {
+          encoding: "utf8",
+          env: { ...process.env, NODE_OPTIONS: "", TERM: "xterm", NO_COLOR: "", ...env },
+        },
+      ).stdout;
     const lines = onTerminal({}).split("\r\n");
     expect(lines).toContainEqual(expect.stringMatching(/^\S+FABRIC +PROVIDER +USABLE +REASON\S+$/));
     const start = lines.findIndex((line) => line.startsWith("efa://"));

@@ -4,14 +4,16 @@ import { type Command, UsageError } from "../command.ts";
 import { table } from "../table.ts";
 import type { Terminal } from "../terminal.ts";
 
-const help = `Usage: cinnabar info [--json] [--require FABRIC…]
+const help = `Usage: cinnabar info [--all] [--json] [--require FABRIC…]
 
-Prints which fabrics this machine can use, and for each other fabric the reason
-and the remedy. Prints versions, RDMA devices, what libfabric offers at each
+Prints which fabrics this machine can use, and which of them is the fastest.
+Prints versions, RDMA devices, what libfabric offers at each
 address, RDMA connections, the limit of locked memory, which OpenSSL seals
 sessions and how fast, and what Cinnabar changes in other libraries because of
 their faults.
 
+  --all             Prints the other fabrics too, each with the reason and the
+                    remedy.
   --json            Prints the report as one JSON object (docs/guide/cli.md).
   --require FABRIC  Exits with status 1 if this machine cannot use the fabric:
                     mem, shm, tcp, verbs, … Repeat it for several fabrics.`;
@@ -20,7 +22,12 @@ their faults.
 export const info: Command = {
   help,
   run(args, terminal) {
-    const { json = false, require: required = [] } = optionsOf(args, {
+    const {
+      all = false,
+      json = false,
+      require: required = [],
+    } = optionsOf(args, {
+      all: { type: "boolean" },
       json: { type: "boolean" },
       require: { type: "string", multiple: true },
     });
@@ -33,7 +40,7 @@ export const info: Command = {
     const sealing = describeSealing();
     const text = json
       ? JSON.stringify({ ...report, sealing }, undefined, 2)
-      : inWords(report, sealing, terminal);
+      : inWords(report, sealing, terminal, all);
     terminal.print(text.split("\n"));
     const missing = required.filter((scheme) => !isUsable(report, scheme));
     if (missing.length > 0) terminal.complain(`cinnabar info: this machine cannot use ${missing.join(", ")}`);
@@ -45,14 +52,34 @@ function isUsable({ fabrics }: FabricsReport, scheme: string): boolean {
   return fabrics.some((fabric) => fabric.scheme === scheme && fabric.available);
 }
 
-function inWords(report: FabricsReport, sealing: SealingReport, terminal: Terminal): string {
-  const parts = [versions(report), fabrics(report, terminal), devices(report, terminal)];
+function inWords(report: FabricsReport, sealing: SealingReport, terminal: Terminal, all: boolean): string {
+  const parts = [
+    `${usable(report)}\n${versions(report)}`,
+    fabrics(report, terminal, all),
+    devices(report, terminal),
+  ];
   const last = `${lockedMemory(report)}
 ${forks[report.forkSafety]}
 ${seals(sealing)}`;
   return [...parts, domains(report, terminal), connections(report, terminal), last, patches(report, terminal)]
     .filter((part) => part !== "")
     .join("\n\n");
+}
+
+/** Fastest first, on one host and between hosts. */
+const onOneHost = ["shm", "net+unix", "tcp", "net"];
+const betweenHosts = ["verbs", "cxi", "opx", "psm3", "psm2", "efa", "ucx", "tcp", "net"];
+
+function usable(report: FabricsReport): string {
+  const schemes = new Set<string>(
+    report.fabrics.filter(({ available }) => available).map(({ scheme }) => scheme),
+  );
+  const local = onOneHost.find((scheme) => schemes.has(scheme));
+  const remote = betweenHosts.find((scheme) => schemes.has(scheme));
+  return (
+    `This machine can use ${[...schemes].join(", ")}. ` +
+    `Fastest on one host: ${local ?? "none"}. Fastest between hosts: ${remote ?? "none"}.`
+  );
 }
 
 function versions({ versions: { cinnabar, node }, addon, libfabric }: FabricsReport): string {
@@ -66,14 +93,18 @@ function versions({ versions: { cinnabar, node }, addon, libfabric }: FabricsRep
   return lines.join("\n");
 }
 
-function fabrics(report: FabricsReport, terminal: Terminal): string {
-  const rows = report.fabrics.map(({ scheme, provider, available, reason }) => [
+function fabrics(report: FabricsReport, terminal: Terminal, all: boolean): string {
+  const rest = report.fabrics.length - report.fabrics.filter(({ available }) => available).length;
+  const shown = report.fabrics.filter(({ available }) => all || available);
+  const rows = shown.map(({ scheme, provider, available, reason }) => [
     `${scheme}://`,
     provider,
     available ? "yes" : "no",
     reason,
   ]);
-  return table(terminal, ["FABRIC", "PROVIDER", "USABLE", "REASON"], rows).join("\n");
+  const lines = table(terminal, ["FABRIC", "PROVIDER", "USABLE", "REASON"], rows);
+  if (!all && rest > 0) lines.push(`${rest} more cannot be used here: cinnabar info --all says why`);
+  return lines.join("\n");
 }
 
 function devices(report: FabricsReport, terminal: Terminal): string {

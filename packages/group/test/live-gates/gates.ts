@@ -13,7 +13,7 @@ export interface LiveGate {
   readonly place: Place;
   /** Seconds. */
   short(): Promise<Figure[]>;
-  /** Minutes; its figures are those of docs/results/group-live.md. */
+  /** Minutes; its figures are those of docs/results/groups.md. */
   long(): Promise<Figure[]>;
 }
 

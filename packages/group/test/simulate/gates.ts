@@ -8,7 +8,7 @@ export interface Gate {
   readonly what: string;
   /** Seconds of one core. */
   short(): Figure[];
-  /** Minutes of one core; its figures are those of docs/results/group-detector.md. */
+  /** Minutes of one core; a run of all writes its figures to build/reports/group-detector.md. */
   long(): Figure[];
 }
 

@@ -1,7 +1,7 @@
 // `npm run simulate [-- [--short] GATE …]`: runs the gates of the failure detector, in their long form unless told
-// otherwise. Without a name it runs all and writes docs/results/group-detector.md. It exits with 1 where a gate does not
+// otherwise. Without a name it runs all and writes build/reports/group-detector.md. It exits with 1 where a gate does not
 // hold.
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { holds } from "../gates/figure.ts";
@@ -46,5 +46,7 @@ ${lines.join("\n")}
 }
 
 function resultsFile(): string {
-  return fileURLToPath(new URL("../../../../../docs/results/group-detector.md", import.meta.url));
+  const folder = new URL("../../../../reports/", import.meta.url);
+  mkdirSync(folder, { recursive: true });
+  return fileURLToPath(new URL("group-detector.md", folder));
 }
