@@ -38,8 +38,7 @@ export {
   text,
 } from "./base/options/options.ts";
 export type { ClientRetryOptions, RetryOptions } from "./client/retry-policy.ts";
-export type { BalanceOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
-export type { EjectionOptions } from "./connect/outlier.ts";
+export type { BalanceOptions, EjectionOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
 export type { PolicyName } from "./connect/policy.ts";
 export type { DnsResolverOptions } from "./connect/resolver.ts";
 export type { CloseOnSignalsOptions } from "./engine/close-on-signals.ts";

@@ -50,7 +50,7 @@ export abstract class MadeCall extends Timed implements Abortable {
   /** When it was made, on the engine's clock. */
   startedMs = 0;
   /** Mostly none or one: the user's own, and that of the call that this one is made for. */
-  #signals: AbortSignal | readonly AbortSignal[] | undefined;
+  protected signals: AbortSignal | readonly AbortSignal[] | undefined;
 
   abstract get settled(): boolean;
 
@@ -80,15 +80,15 @@ export abstract class MadeCall extends Timed implements Abortable {
     if (signal === undefined || this.settled) return;
     if (signal.aborted) return this.onAbort(signal.reason);
     watchAbort(signal, this);
-    const other = this.#signals as AbortSignal | undefined;
-    this.#signals = other === undefined ? signal : [other, signal];
+    const other = this.signals as AbortSignal | undefined;
+    this.signals = other === undefined ? signal : [other, signal];
   }
 
   /** The call has settled: no signal ends it any more. */
   protected unlisten(): void {
-    const signals = this.#signals;
+    const { signals } = this;
     if (signals === undefined) return;
-    this.#signals = undefined;
+    this.signals = undefined;
     if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
     for (const signal of signals) unwatchAbort(signal, this);
   }

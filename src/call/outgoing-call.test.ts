@@ -3,6 +3,13 @@ import type { Grant } from "../memory/grant.ts";
 import { OutgoingCall } from "./outgoing-call.ts";
 
 class Call extends OutgoingCall {
+  readonly terms = {
+    priority: "normal",
+    failsWhenFull: false,
+    isOneWay: false,
+    isBuiltin: false,
+    key: undefined,
+  } as const;
   override onValue(): void {}
   override onFailure(): void {}
   protected override endEarly(): void {}

@@ -52,39 +52,60 @@ export type CallObserver = (error: RpcError | undefined) => void;
 /** Receives the headers before the first item and the answer, or the trailers before the call settles. */
 export type MetadataListener = (metadata: Metadata) => void;
 
-/** What goes along with a call, which most do without. */
-interface Along {
+/** What a request is bound by. Calls without options of their own share the terms of their method. */
+export interface RequestTerms {
+  /** Where it stands among those that wait, here and at the peer. */
+  readonly priority: Priority;
+  /** It fails at once when it would have to wait for a place in its session's window. */
+  readonly failsWhenFull: boolean;
+  /** Its caller waits only until it has left: it cannot be cancelled after that, and lends no memory. */
+  readonly isOneWay: boolean;
+  /** A control request: of an engine, or of a user to a built-in service. It is in no window. */
+  readonly isBuiltin: boolean;
+  /** Its key for the policy of a balanced peer, where its client has one. Undefined: what `keyOf` gives. */
+  readonly key: string | undefined;
+}
+
+/** Fields that few calls need, made on demand. */
+export interface Extras {
   /** Regions and rendezvous bodies that travelled with the request. */
   grants: Grant[];
   observers: CallObserver[];
   /** The block of its request. */
   metadata: Uint8Array | undefined;
-  /** What its server has said before its first item and its answer. */
+  /** What makes it known again to the peer when it is tried once more. Undefined: it stands for itself. */
+  identity: CallIdentity | undefined;
+  /** Its items where it is a stream. */
+  items: CallItems | undefined;
+  /** What its server sent before its first item and its answer. */
   headers: Metadata | undefined;
   onHeaders: MetadataListener | undefined;
   onTrailers: MetadataListener | undefined;
+  /** What it takes to send it while it waits for a place in its session's window. */
   queued: Queued | undefined;
+  /** Its body was too long for a message, and is offered to the peer. */
+  offersBody: boolean;
 }
 
-const nothingAlong = (): Along => ({
+const noExtras = (): Extras => ({
   grants: noGrants,
   observers: noObservers,
   metadata: undefined,
+  identity: undefined,
+  items: undefined,
   headers: undefined,
   onHeaders: undefined,
   onTrailers: undefined,
   queued: undefined,
+  offersBody: false,
 });
 
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
 export abstract class OutgoingCall extends MadeCall {
+  abstract readonly terms: RequestTerms;
   phase: OutgoingPhase = "waiting";
   /** Its number on its session, 0 while waiting. */
   id = 0;
-  /** Where it stands among those that wait, here and at the peer. */
-  priority: Priority = "normal";
-  /** It fails at once when it would have to wait for a place in its session's window. */
-  failsWhenFull = false;
   /**
    * How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small
    * integers need no memory of their own.
@@ -92,7 +113,8 @@ export abstract class OutgoingCall extends MadeCall {
   connectingUs = -1;
   sentUs = -1;
   pullingUs = -1;
-  #along: Along | undefined;
+  /** Undefined as long as it needs none: then no other member needs to be asked. */
+  extras: Extras | undefined;
 
   /**
    * The response's value as decoded, not yet validated, and when its message came, on the engine's clock. Called at most
@@ -113,26 +135,11 @@ export abstract class OutgoingCall extends MadeCall {
     else this.endEarly("data_loss", "a region that the call had granted shows a file that has lost bytes");
   }
 
-  /** Its request lies with the outbox, under its number. */
+  /** Its request lies with the outbox, under its number. For one-way calls and those with extras. */
   onLeft(): void {}
 
-  /** Its caller waits only until it has left: it cannot be cancelled after that, and lends no memory. */
-  get isOneWay(): boolean {
-    return false;
-  }
-
-  /** Its items where it is a stream. */
-  get items(): CallItems | undefined {
-    return undefined;
-  }
-
-  /** A control request: of an engine, or of a user to a built-in service. It is in no window. */
-  get builtin(): boolean {
-    return false;
-  }
-
   override get isListed(): boolean {
-    return !this.builtin;
+    return !this.terms.isBuiltin;
   }
 
   override get unsentPhase(): UnsentPhase | undefined {
@@ -141,11 +148,6 @@ export abstract class OutgoingCall extends MadeCall {
       : this.id === 0
         ? "waiting"
         : undefined;
-  }
-
-  /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
-  get identity(): CallIdentity | undefined {
-    return undefined;
   }
 
   /** Another try of a call that was let in when it began: a draining engine still sends it. */
@@ -158,11 +160,6 @@ export abstract class OutgoingCall extends MadeCall {
     return undefined;
   }
 
-  /** Its key for the policy of a balanced peer, where its client has one. Undefined: what `keyOf` gives. */
-  get key(): string | undefined {
-    return undefined;
-  }
-
   override get settled(): boolean {
     return this.phase === "settled";
   }
@@ -172,85 +169,102 @@ export abstract class OutgoingCall extends MadeCall {
     return Math.round((nowMs - this.startedMs) * 1000);
   }
 
-  /** Lets `observer` hear when the call settles. It must not have settled. */
+  protected more(): Extras {
+    this.extras ??= noExtras();
+    return this.extras;
+  }
+
+  /** Calls `observer` when the call settles. It must not have settled. */
   observe(observer: CallObserver): void {
-    this.#along ??= nothingAlong();
-    if (this.#along.observers === noObservers) this.#along.observers = [observer];
-    else this.#along.observers.push(observer);
+    const extras = this.more();
+    if (extras.observers === noObservers) extras.observers = [observer];
+    else extras.observers.push(observer);
   }
 
   /** Whether anything goes along with it. */
   get observed(): boolean {
-    return this.#along !== undefined && this.#along.observers.length > 0;
+    return this.extras !== undefined && this.extras.observers.length > 0;
   }
 
   /** For subclasses, when they have settled. */
-  protected tellObservers(error: RpcError | undefined): void {
-    const along = this.#along;
-    if (along === undefined || along.observers === noObservers) return;
-    const { observers } = along;
-    along.observers = noObservers;
+  protected notifyObservers(error: RpcError | undefined): void {
+    const { extras } = this;
+    if (extras === undefined || extras.observers === noObservers) return;
+    const { observers } = extras;
+    extras.observers = noObservers;
     for (const observer of observers) observer(error);
   }
 
   /** Memory goes along, and is the peer's to touch until the grant is released. */
   addGrant(grant: Grant): void {
-    this.#along ??= nothingAlong();
-    if (this.#along.grants === noGrants) this.#along.grants = [grant];
-    else this.#along.grants.push(grant);
+    const extras = this.more();
+    if (extras.grants === noGrants) extras.grants = [grant];
+    else extras.grants.push(grant);
+  }
+
+  /** Its body is offered to the peer under its number. */
+  offersBody(): void {
+    this.more().offersBody = true;
   }
 
   /** The block of metadata that its request carries. */
   get metadata(): Uint8Array | undefined {
-    return this.#along?.metadata;
+    return this.extras?.metadata;
   }
 
   set metadata(block: Uint8Array | undefined) {
-    this.#along ??= nothingAlong();
-    this.#along.metadata = block;
+    this.more().metadata = block;
   }
 
-  /** What it takes to send it while it waits for a place in its session's window. */
+  get identity(): CallIdentity | undefined {
+    return this.extras?.identity;
+  }
+
+  set identity(identity: CallIdentity | undefined) {
+    if (identity !== this.identity) this.more().identity = identity;
+  }
+
+  get items(): CallItems | undefined {
+    return this.extras?.items;
+  }
+
   get queued(): Queued | undefined {
-    return this.#along?.queued;
+    return this.extras?.queued;
   }
 
   set queued(waiting: Queued | undefined) {
-    this.#along ??= nothingAlong();
-    this.#along.queued = waiting;
+    this.more().queued = waiting;
   }
 
-  /** Lets the user's listeners have the metadata of the server, in the async context of now. */
+  /** Gives the user's listeners the metadata of the server, in the async context of the caller. */
   listenForMetadata(onHeaders: MetadataListener | undefined, onTrailers: MetadataListener | undefined): void {
-    this.#along ??= nothingAlong();
-    this.#along.onHeaders = onHeaders && boundHere(onHeaders);
-    this.#along.onTrailers = onTrailers && boundHere(onTrailers);
+    const extras = this.more();
+    extras.onHeaders = onHeaders && boundHere(onHeaders);
+    extras.onTrailers = onTrailers && boundHere(onTrailers);
   }
 
-  /** What its server has said before its first item and its answer. Undefined: nothing. */
   get headers(): Metadata | undefined {
-    return this.#along?.headers;
+    return this.extras?.headers;
   }
 
   /** They have come, once. */
   onHeaders(headers: Metadata): void {
-    this.#along ??= nothingAlong();
-    this.#along.headers = headers;
-    if (!this.settled) this.tellHeaders(headers);
+    this.more().headers = headers;
+    if (!this.settled) this.reportHeaders(headers);
   }
 
-  protected tellHeaders(headers: Metadata): void {
+  protected reportHeaders(headers: Metadata): void {
     try {
-      this.#along?.onHeaders?.(headers);
+      this.extras?.onHeaders?.(headers);
     } catch (cause) {
       if (!this.settled) this.endEarly("internal", "onHeaders threw", { cause });
     }
   }
 
   /** The answer is there, with these. False: a listener of the user's has failed, or ended, the call. */
-  tellTrailers(trailers: Metadata): boolean {
+  reportTrailers(trailers: Metadata): boolean {
     try {
-      this.#along?.onTrailers?.(trailers);
+      this.extras?.onTrailers?.(trailers);
     } catch (cause) {
       if (!this.settled)
         this.onFailure(new RpcError({ code: "internal", message: "onTrailers threw", cause }));
@@ -259,25 +273,25 @@ export abstract class OutgoingCall extends MadeCall {
   }
 
   get hasGrants(): boolean {
-    return this.#along !== undefined && this.#along.grants !== noGrants;
+    return this.extras !== undefined && this.extras.grants !== noGrants;
   }
 
   get grantedBytes(): number {
     let bytes = 0;
-    for (const grant of this.#along?.grants ?? noGrants) bytes += grant.bytes;
+    for (const grant of this.extras?.grants ?? noGrants) bytes += grant.bytes;
     return bytes;
   }
 
   /** Hands its grants over. The caller releases them. */
   takeGrants(): readonly Grant[] {
-    const grants = this.#along?.grants ?? noGrants;
-    if (this.#along !== undefined) this.#along.grants = noGrants;
+    const grants = this.extras?.grants ?? noGrants;
+    if (this.extras !== undefined) this.extras.grants = noGrants;
     return grants;
   }
 
   /** Its caller waits no more, but the peer has not answered. */
   giveUpGrants(): void {
-    for (const grant of this.#along?.grants ?? noGrants) grant.onGivenUp?.();
+    for (const grant of this.extras?.grants ?? noGrants) grant.onGivenUp?.();
   }
 
   /** The peer has answered, or its process is gone for certain. */

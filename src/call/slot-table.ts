@@ -8,7 +8,8 @@ export class SlotTable<T> {
   readonly #free: number[] = [];
   readonly #capacity: number;
   readonly #first: number;
-  #size = 0;
+  /** How many numbers are taken. A plain field: each call looks at it. Only the table writes it. */
+  size = 0;
 
   /** `first` is the lowest slot; the highest is at most 2^20 - 1. */
   constructor(capacity: number, first = 0) {
@@ -16,12 +17,8 @@ export class SlotTable<T> {
     this.#capacity = Math.min(capacity, slotMask + 1 - first);
   }
 
-  get size(): number {
-    return this.#size;
-  }
-
   get full(): boolean {
-    return this.#size >= this.#capacity;
+    return this.size >= this.#capacity;
   }
 
   /** A number for `item`, unequal to 0, or 0 when the table is full. */
@@ -36,7 +33,7 @@ export class SlotTable<T> {
     const generation = ((this.#generations[slot] as number) % maxGeneration) + 1;
     this.#generations[slot] = generation;
     this.#items[slot] = item;
-    this.#size++;
+    this.size++;
     return ((generation << slotBits) | (slot + this.#first)) >>> 0;
   }
 
@@ -55,7 +52,7 @@ export class SlotTable<T> {
     if (this.#generations[slot] !== id >>> slotBits || this.#items[slot] === undefined) return;
     this.#items[slot] = undefined;
     this.#free.push(slot);
-    this.#size--;
+    this.size--;
   }
 
   /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */
@@ -75,10 +72,8 @@ export class SlotTable<T> {
 export class ChosenSlots<T> {
   readonly #items = new Map<number, T>();
   readonly #generations = new Map<number, number>();
-
-  get size(): number {
-    return this.#items.size;
-  }
+  /** As in a `SlotTable`. */
+  size = 0;
 
   has(slot: number): boolean {
     return this.#items.has(slot);
@@ -94,6 +89,7 @@ export class ChosenSlots<T> {
     const generation = ((this.#generations.get(slot) ?? 0) % maxGeneration) + 1;
     this.#generations.set(slot, generation);
     this.#items.set(slot, item);
+    this.size++;
     return ((generation << slotBits) | slot) >>> 0;
   }
 
@@ -103,7 +99,7 @@ export class ChosenSlots<T> {
   }
 
   release(id: number): void {
-    if (this.get(id) !== undefined) this.#items.delete(id & slotMask);
+    if (this.get(id) !== undefined && this.#items.delete(id & slotMask)) this.size--;
   }
 
   /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */

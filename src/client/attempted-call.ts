@@ -1,18 +1,17 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { type ReceivedMetadata, RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import type { Priority } from "../base/flow/priority.ts";
 import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
 import { backoffMs } from "../base/time/backoff.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { type Audience, tellOutgoing } from "../call/call-phases.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
-import type { MetadataListener } from "../call/outgoing-call.ts";
+import type { MetadataListener, RequestTerms } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
-import { ClientRequest } from "./client-call.ts";
+import { ClientCall } from "./client-call.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
 import type { CallSession } from "./session-source.ts";
@@ -42,8 +41,8 @@ export type AttemptedPhase = "checking" | "trying" | "waiting" | "judging" | "se
 
 /** What such a call is bound by. */
 export interface CallTerms {
-  readonly priority: Priority;
-  readonly failsWhenFull: boolean;
+  /** Of each attempt. */
+  readonly request: RequestTerms;
   /** Undefined: it is tried once. */
   readonly policy: RetryPolicy | undefined;
   readonly onHeaders: MetadataListener | undefined;
@@ -311,7 +310,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 }
 
 /** One request of a call that may make several. It settles once, and tells its call what became of it. */
-export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> extends ClientRequest {
+export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> extends ClientCall {
   /** 1 for the first of its call. */
   readonly number: number;
   /** What came with the answer. Its call tells the user, once. */
@@ -320,8 +319,9 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
 
   constructor(call: Call, number: number) {
     const { method, terms, startedMs, endMs, metadata } = call;
-    super(method, terms.priority, terms.failsWhenFull);
+    super(method, terms.request);
     this.call = call;
+    this.input = call.input;
     this.number = number;
     // Its times are told as those of its call.
     this.startedMs = startedMs;
@@ -348,17 +348,13 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     return this.session !== undefined && error.notExecuted !== true;
   }
 
-  protected override tellHeaders(headers: Metadata): void {
+  protected override reportHeaders(headers: Metadata): void {
     this.call.onAttemptHeaders(headers);
   }
 
-  override tellTrailers(trailers: Metadata): boolean {
+  override reportTrailers(trailers: Metadata): boolean {
     this.trailers = trailers;
     return true;
-  }
-
-  protected override get input(): unknown {
-    return this.call.input;
   }
 
   start(): void {
@@ -366,7 +362,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   }
 
   override onValue(value: unknown): void {
-    this.settle();
+    this.end();
     this.call.onAttemptValue(this, value);
   }
 
@@ -381,7 +377,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     if (this.settled) return;
     // What goes along has had its one try, and is told now.
     const isFinal = how === "final" || this.observed;
-    this.settle(error);
+    this.end(error);
     this.call.onAttemptFailure(this, error, isFinal ? "final" : how);
   }
 
@@ -402,7 +398,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     if (this.settled && this.identity === undefined) return;
     if (!this.settled) {
       const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
-      this.settle(new RpcError({ code: "cancelled", message }));
+      this.end(new RpcError({ code: "cancelled", message }));
     }
     this.cancel();
   }
@@ -412,9 +408,9 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   }
 
   /** Settled: whatever goes along is told, with the error if there is one. */
-  protected settle(error?: RpcError): void {
+  protected end(error?: RpcError): void {
     this.phase = "settled";
-    this.session?.observer?.onSettled(error === undefined ? "ok" : error.code);
-    this.tellObservers(error);
+    this.session?.listener?.onSettled(error === undefined ? "ok" : error.code);
+    this.notifyObservers(error);
   }
 }

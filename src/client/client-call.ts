@@ -1,55 +1,117 @@
 import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import type { Priority } from "../base/flow/priority.ts";
 import { tellOutgoing } from "../call/call-phases.ts";
+import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { timeLeftIn } from "../call/made-call.ts";
-import { OutgoingCall } from "../call/outgoing-call.ts";
+import { OutgoingCall, type RequestTerms } from "../call/outgoing-call.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { CallSession } from "./session-source.ts";
 
 /** Stands for an input that is not kept. */
-export const notKept = Symbol("not kept");
+const notKept = Symbol("not kept");
+
+type Resolve = (value: unknown) => void;
+const resolveNone: Resolve = () => {};
+/**
+ * The function that resolves the promise made last. An executor of the call's own would be a closure and its context
+ * for each call.
+ */
+let resolveLast: Resolve = resolveNone;
+const keepResolve = (resolve: Resolve): void => {
+  resolveLast = resolve;
+};
 
 /**
- * One request on its way to a peer. It finds a session, is sent there, and goes elsewhere if it is turned away. A plain
- * call is its own only request; other calls make one for each attempt.
+ * One request of a client, from the moment a user makes it: checked, sent, awaited, and settled exactly once. It finds a
+ * session, is sent there, and goes elsewhere if it is turned away. There may be a million of them, so it has few fields.
  */
-export abstract class ClientRequest extends OutgoingCall {
+export class ClientCall extends OutgoingCall implements CheckedCall {
   readonly method: ClientMethod;
+  readonly terms: RequestTerms;
   /** The session that it is sent on, or will be. */
   protected target: CallSession | undefined;
+  /** The input of one that may have to be sent again; otherwise `notKept`. */
+  protected input: unknown = notKept;
+  /** What resolves the caller's promise. While there is no promise: what the call has ended with, or undefined. */
+  #caller: unknown;
 
-  constructor(method: ClientMethod, priority: Priority, failsWhenFull: boolean) {
+  constructor(method: ClientMethod, terms: RequestTerms) {
     super();
     this.method = method;
-    this.priority = priority;
-    this.failsWhenFull = failsWhenFull;
+    this.terms = terms;
   }
 
-  /** The input, for a request that may have to be sent again; otherwise `notKept`. */
-  protected abstract get input(): unknown;
-
-  /** The request has failed. `isFinal`: another would fail, too. It may have settled before. */
-  protected abstract failWith(error: RpcError, isFinal: boolean): void;
-
-  override get methodPath(): string {
-    return this.method.path;
+  /**
+   * Makes a call of one attempt. Its promise is the caller's alone: the call keeps only the function that resolves it. A
+   * one-way call has mostly left by the time there is a promise, which then needs no such function.
+   */
+  static make(method: ClientMethod, input: unknown, options: CallOptions | undefined): Promise<unknown> {
+    const call = new ClientCall(method, options === undefined ? method : method.termsOf(options));
+    const { hasOthers, waitForReady } = method.source;
+    if (hasOthers || waitForReady) call.input = input;
+    call.#begin(input, options);
+    if (call.phase === "settled") return Promise.resolve(call.#caller);
+    const promise = new Promise(keepResolve);
+    call.#caller = resolveLast;
+    // It would keep the promise, and so the call's result, until the next call.
+    resolveLast = resolveNone;
+    return promise;
   }
 
-  override get builtin(): boolean {
-    return this.method.isBuiltin;
+  // ---- its way out ------------------------------------------------------------------------------------------------
+
+  /** From here on it has its time, and can end. */
+  #begin(input: unknown, options: CallOptions | undefined): void {
+    const { method } = this;
+    const { engine } = method.source;
+    engine.counters.callsStarted++;
+    const nowMs = engine.clock.now();
+    this.startedMs = nowMs;
+    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    const timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    this.deadlineMs = nowMs + (around === undefined ? timeoutMs : timeLeftIn(around, nowMs, timeoutMs));
+    if (options !== undefined || around !== undefined || method.block !== undefined) {
+      this.#take(options, around);
+      if (this.settled) return;
+    }
+    if (method.takesNothing && input === undefined) this.find(undefined, nowMs);
+    else {
+      try {
+        const verdict = method.inputValidator.validate(input);
+        // The original value travels: the server parses it, and so transforms run once.
+        if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
+        else judgeInput(this, input, verdict);
+      } catch (error) {
+        onSchemaThrew(this, error);
+      }
+    }
+    // A one-way call has mostly left by now.
+    if (this.phase !== "settled") engine.wheel.arm(this, this.deadlineMs);
   }
 
-  override get key(): string | undefined {
-    return this.method.key;
+  /** Takes what its options, its method or the call around it add. Apart, for V8 to inline the start of the others. */
+  #take(options: CallOptions | undefined, around: IncomingCall | undefined): void {
+    const { method } = this;
+    if (options?.onTrailers !== undefined || options?.onHeaders !== undefined)
+      this.listenForMetadata(options.onHeaders, options.onTrailers);
+    this.listen(options?.signal);
+    this.listen(around?.signal);
+    if (this.settled) return;
+    try {
+      const metadata = method.blockFor(options, around);
+      if (metadata !== undefined) this.metadata = metadata;
+    } catch (error) {
+      this.failWith(error as RpcError);
+    }
   }
 
-  override get peerName(): string {
-    return this.target?.peerName ?? this.method.source.name;
+  /** An asynchronous schema has accepted the input. */
+  onChecked(input: unknown): void {
+    this.find(input, this.method.source.engine.clock.now());
   }
 
   /** Asks for a session and sends the request there. */
@@ -62,41 +124,67 @@ export abstract class ClientRequest extends OutgoingCall {
       // A peer that drains may be back in time, and another may take the call. An engine that takes no calls never will.
       return this.failWith(error as RpcError, source.closed || (!this.again && !source.engine.gate.calls));
     }
-    if (session instanceof Promise) {
-      this.phase = "connecting";
-      this.connectingUs = this.elapsedUs(nowMs);
-      session.then(
-        (opened) => {
-          if (!this.settled) this.send(opened, input, source.engine.clock.now());
-        },
-        (error: RpcError) => {
-          if (!this.settled) this.failWith(error, false);
-        },
-      );
-    } else this.send(session, input, nowMs);
+    if (!(session instanceof Promise)) return this.send(session, input, nowMs);
+    this.phase = "connecting";
+    this.connectingUs = this.elapsedUs(nowMs);
+    session.then(
+      (opened) => {
+        if (!this.settled) this.send(opened, input, source.engine.clock.now());
+      },
+      (error: RpcError) => {
+        if (!this.settled) this.failWith(error, false);
+      },
+    );
   }
 
-  protected send(session: CallSession, input: unknown, nowMs: number): void {
+  /** `endMs`: until when the server may work, on the engine's clock. */
+  protected send(session: CallSession, input: unknown, nowMs: number, endMs: number = this.deadlineMs): void {
     const number = this.method.numberIn(session.methods);
     if (number < 0) return this.failWith(unserved(this.method, session), false);
     this.target = session;
     try {
-      session.request(this, number, this.endMsIn(session), input, nowMs);
+      session.request(this, number, endMs, input, nowMs);
       // Given up from inside the encoding, before the request had left.
-      if (this.settled) session.cancel(this);
+      if (this.phase === "settled") session.cancel(this);
     } catch (error) {
       // A getter of the input may have ended the call before it threw.
       if (!this.settled) this.onFailure(error instanceof RpcError ? error : unsent(error));
     }
   }
 
-  /**
-   * Until when the server of this session may work, on the engine's clock.
-   *
-   * @throws RpcError when the request may not be sent there.
-   */
-  protected endMsIn(_session: CallSession): number {
-    return this.deadlineMs;
+  override onLeft(): void {
+    if (this.terms.isOneWay) this.succeed(undefined, this.startedMs + this.sentUs / 1000);
+  }
+
+  override onUnsent(error: RpcError, input: unknown): void {
+    const { waitForReady, hasOthers, engine } = this.method.source;
+    if (!waitForReady && !hasOthers) return this.failWith(error, false);
+    this.beginAgain();
+    // Listeners of the session must hear first that it has ended.
+    queueMicrotask(() => {
+      if (!this.settled) this.find(input, engine.clock.now());
+    });
+  }
+
+  /** Forgets the session that it was for. */
+  protected beginAgain(): void {
+    this.phase = "waiting";
+    this.id = 0;
+    this.target = undefined;
+  }
+
+  // ---- its end ----------------------------------------------------------------------------------------------------
+
+  override onValue(value: unknown, answeredMs?: number): void {
+    try {
+      const { outputValidator, returnsNothing } = this.method;
+      const verdict = outputValidator.validate(value);
+      if (!(verdict instanceof Promise) && verdict.issues === undefined)
+        this.succeed(returnsNothing ? undefined : value, answeredMs);
+      else judgeOutput(this, value, verdict);
+    } catch (error) {
+      onSchemaThrew(this, error);
+    }
   }
 
   override onFailure(error: RpcError): void {
@@ -122,148 +210,8 @@ export abstract class ClientRequest extends OutgoingCall {
     );
   }
 
-  override onUnsent(error: RpcError, input: unknown): void {
-    const { waitForReady, hasOthers, engine } = this.method.source;
-    if (!waitForReady && !hasOthers) return this.failWith(error, false);
-    this.beginAgain();
-    // Listeners of the session must hear first that it has ended.
-    queueMicrotask(() => {
-      if (!this.settled) this.find(input, engine.clock.now());
-    });
-  }
-
-  /** Forgets the session that it was for. */
-  protected beginAgain(): void {
-    this.phase = "waiting";
-    this.id = 0;
-    this.target = undefined;
-  }
-}
-
-function unserved(method: ClientMethod, session: CallSession): RpcError {
-  const message = method.unservedBy(session.methods);
-  return new RpcError({ code: "unimplemented", message });
-}
-
-function unsent(cause: unknown): RpcError {
-  return new RpcError({ code: "internal", message: "the request could not be sent", cause });
-}
-
-/** Makes a call of one attempt. */
-export function callOnce(
-  method: ClientMethod,
-  input: unknown,
-  options: CallOptions | undefined,
-): Promise<unknown> {
-  const { waitForReady, hasOthers } = method.source;
-  const promise = new Promise(keepResolve);
-  const call =
-    hasOthers || waitForReady
-      ? new MovableCall(method, input, resolveLast, options)
-      : new ClientCall(method, resolveLast, options);
-  // It would keep the promise, and so the call's result, until the next call.
-  resolveLast = resolveNone;
-  call.begin(input, options);
-  return promise;
-}
-
-export type Resolve = (value: unknown) => void;
-export const resolveNone: Resolve = () => {};
-/**
- * The function that resolves the promise made last. An executor of the call's own would be a closure and its context
- * for each call.
- */
-let resolveLast: Resolve = resolveNone;
-const keepResolve = (resolve: Resolve): void => {
-  resolveLast = resolve;
-};
-
-/**
- * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of
- * them, so it has few fields. The promise is the caller's alone: the call keeps only the function that resolves it.
- */
-export class ClientCall extends ClientRequest implements CheckedCall {
-  readonly #resolve: Resolve;
-
-  constructor(method: ClientMethod, resolve: Resolve, options: CallOptions | undefined) {
-    super(method, options?.priority ?? method.priority, (options?.whenFull ?? method.whenFull) === "fail");
-    this.#resolve = resolve;
-  }
-
-  protected override get input(): unknown {
-    return notKept;
-  }
-
-  /** From here on it has its time, and can end. */
-  begin(input: unknown, options: CallOptions | undefined): void {
-    const { method } = this;
-    const { engine } = method.source;
-    engine.counters.callsStarted++;
-    const nowMs = engine.clock.now();
-    this.startedMs = nowMs;
-    const around = method.callAround(options);
-    this.deadlineMs = nowMs + timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
-    this.#start(input, options, around, nowMs);
-    // A one-way call has mostly left by now.
-    if (!this.settled) engine.wheel.arm(this, this.deadlineMs);
-  }
-
-  #start(
-    input: unknown,
-    options: CallOptions | undefined,
-    around: IncomingCall | undefined,
-    nowMs: number,
-  ): void {
-    const { method } = this;
-    if (options !== undefined || around !== undefined || method.addsToCalls) {
-      this.#take(options, around);
-      if (this.settled) return;
-    }
-    if (method.takesNothing && input === undefined) return this.find(undefined, nowMs);
-    try {
-      const verdict = method.inputValidator.validate(input);
-      // The original value travels: the server parses it, and so transforms run once.
-      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
-      else judgeInput(this, input, verdict);
-    } catch (error) {
-      onSchemaThrew(this, error);
-    }
-  }
-
-  /** Takes what its options, its method or the call around it add. Apart, for V8 to inline the start of the others. */
-  #take(options: CallOptions | undefined, around: IncomingCall | undefined): void {
-    const { method } = this;
-    if (options?.onTrailers !== undefined || options?.onHeaders !== undefined)
-      this.listenForMetadata(options.onHeaders, options.onTrailers);
-    this.listen(options?.signal);
-    this.listen(around?.signal);
-    if (this.settled) return;
-    try {
-      const metadata = method.blockFor(options, around);
-      if (metadata !== undefined) this.metadata = metadata;
-    } catch (error) {
-      this.failWith(error as RpcError);
-    }
-  }
-
-  /** An asynchronous schema has accepted the input. */
-  onChecked(input: unknown): void {
-    this.find(input, this.method.source.engine.clock.now());
-  }
-
-  override onValue(value: unknown, answeredMs?: number): void {
-    try {
-      const { outputValidator, returnsNothing } = this.method;
-      const verdict = outputValidator.validate(value);
-      if (!(verdict instanceof Promise) && verdict.issues === undefined)
-        this.succeed(returnsNothing ? undefined : value, answeredMs);
-      else judgeOutput(this, value, verdict);
-    } catch (error) {
-      onSchemaThrew(this, error);
-    }
-  }
-
-  protected override failWith(error: RpcError): void {
+  /** The request has failed. `isFinal`: another would fail, too. It may have settled before. */
+  protected failWith(error: RpcError, _isFinal?: boolean): void {
     endWithError(this, error);
   }
 
@@ -281,24 +229,26 @@ export class ClientCall extends ClientRequest implements CheckedCall {
 
   /** `endedMs`: when, on the engine's clock. Default: now. */
   succeed(value: unknown, endedMs?: number): void {
-    this.settle("ok", endedMs);
-    this.tellObservers(undefined);
-    this.resolve(value);
+    this.#settle("ok", endedMs);
+    if (this.extras !== undefined) this.notifyObservers(undefined);
+    this.#resolve(value);
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     // Not armed yet, so still inside the function that the user calls: the stack has the caller's frames as it is.
     const isEarly = this.wheelBucket < 0 && code !== "deadline_exceeded";
-    this.settle(code, undefined, message);
+    this.#settle(code, undefined, message);
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
-    this.tellObservers(error);
+    this.notifyObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
-    this.resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
+    this.#resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
   /** Its caller gets its value, or a promise that is rejected. Called once. */
-  protected resolve(value: unknown): void {
-    this.#resolve(value);
+  #resolve(value: unknown): void {
+    const resolve = this.#caller as Resolve | undefined;
+    this.#caller = resolve === undefined ? value : undefined;
+    resolve?.(value);
   }
 
   #where(): Partial<RpcErrorOptions> {
@@ -308,31 +258,33 @@ export class ClientCall extends ClientRequest implements CheckedCall {
   }
 
   /** `message`: of the error that it ends with. */
-  protected settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
+  #settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
+    const { engine } = this.method.source;
     this.phase = "settled";
-    this.method.source.engine.wheel.disarm(this);
-    if (this.id !== 0) this.target?.observer?.onSettled(code);
-    this.unlisten();
+    this.input = undefined;
+    engine.wheel.disarm(this);
+    if (this.signals !== undefined) this.unlisten();
+    if (this.id !== 0) this.target?.listener?.onSettled(code);
     const toldMs = recordEnd(this.method, this.startedMs, code, endedMs);
-    if (toldMs !== undefined) tellOutgoing(this.method.source.engine.metrics, this, toldMs, code, message);
+    if (toldMs !== undefined) tellOutgoing(engine.metrics, this, toldMs, code, message);
+  }
+
+  // ---- what others ask --------------------------------------------------------------------------------------------
+
+  override get methodPath(): string {
+    return this.method.path;
+  }
+
+  override get peerName(): string {
+    return this.target?.peerName ?? this.method.source.name;
   }
 }
 
-/** A call to one of several peers, or to one that is waited for. It keeps its input until it is settled. */
-class MovableCall extends ClientCall {
-  #input: unknown;
+function unserved(method: ClientMethod, session: CallSession): RpcError {
+  const message = method.unservedBy(session.methods);
+  return new RpcError({ code: "unimplemented", message });
+}
 
-  constructor(method: ClientMethod, input: unknown, resolve: Resolve, options: CallOptions | undefined) {
-    super(method, resolve, options);
-    this.#input = input;
-  }
-
-  protected override get input(): unknown {
-    return this.#input;
-  }
-
-  protected override settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
-    this.#input = undefined;
-    super.settle(code, endedMs, message);
-  }
+function unsent(cause: unknown): RpcError {
+  return new RpcError({ code: "internal", message: "the request could not be sent", cause });
 }

@@ -4,6 +4,7 @@ import type { RetryBudget } from "../base/flow/retry-budget.ts";
 import type { MethodMetrics } from "../base/observe/call-metrics.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { RequestTerms } from "../call/outgoing-call.ts";
 import type { ErrorDeclarations } from "../contract/declared-error.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
@@ -43,8 +44,8 @@ const kindNames = [
   "a one-way method",
 ] as const;
 
-/** One method of one client: everything its calls share. */
-export class ClientMethod {
+/** One method of one client: everything its calls share. It is the terms of calls without options. */
+export class ClientMethod implements RequestTerms {
   readonly source: SessionSource;
   readonly service: string;
   readonly name: string;
@@ -73,12 +74,15 @@ export class ClientMethod {
   readonly replay: boolean;
   /** Whether calls belong to the call being served. */
   readonly inherit: boolean;
-  readonly whenFull: "wait" | "fail";
   readonly priority: Priority;
+  readonly failsWhenFull: boolean;
+  readonly isOneWay: boolean;
+  /** It belongs to a built-in service: its calls are control requests, in no window and no list. */
+  readonly isBuiltin: boolean;
   readonly key: string | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
-  readonly #block: Uint8Array | undefined;
+  readonly block: Uint8Array | undefined;
   /** The attempts of calls that set none themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
@@ -110,11 +114,13 @@ export class ClientMethod {
     this.idempotent = method.idempotent;
     this.replay = method.replay;
     this.inherit = inherit;
-    this.whenFull = whenFull;
+    this.failsWhenFull = whenFull === "fail";
+    this.isOneWay = method.kind === "oneWay";
+    this.isBuiltin = this.builtinNumber !== 0;
     this.priority = priority ?? method.priority;
     this.key = key;
     this.#metadata = metadata;
-    this.#block = metadata === undefined ? undefined : packMetadata(metadata);
+    this.block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
     this.budget = budget;
     this.#attempts = attempts;
@@ -131,6 +137,14 @@ export class ClientMethod {
   /** The call being served for which a call with these options is made; undefined when it is made for none. */
   callAround(options: { readonly inherit?: boolean | undefined } | undefined): IncomingCall | undefined {
     return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
+  }
+
+  /** What a request of a call with these options is bound by. */
+  termsOf({ priority, whenFull }: Pick<CallOptions, "priority" | "whenFull">): RequestTerms {
+    if (priority === undefined && whenFull === undefined) return this;
+    const { isOneWay, isBuiltin, key } = this;
+    const failsWhenFull = whenFull === undefined ? this.failsWhenFull : whenFull === "fail";
+    return { priority: priority ?? this.priority, failsWhenFull, isOneWay, isBuiltin, key };
   }
 
   /** The retry policy of a call with these options. */
@@ -161,26 +175,16 @@ export class ClientMethod {
   blockFor(options: CallOptions | undefined, around: IncomingCall | undefined): Uint8Array | undefined {
     const own = options?.metadata;
     if (own instanceof MergedMetadata) return packMetadata(own);
-    if (own === undefined && !passesOn(around)) return this.#block;
+    if (own === undefined && !passesOn(around)) return this.block;
     // Nothing is merged: the entries, which have been checked, are packed as they are.
     if (own !== undefined && this.#metadata === undefined && !passesOn(around)) return packMetadata(own);
     const metadata = this.metadataFor(options, around);
     return metadata === undefined ? undefined : packMetadata(metadata);
   }
 
-  /** Whether its calls carry something that their options do not name. */
-  get addsToCalls(): boolean {
-    return this.#block !== undefined;
-  }
-
   /** Items travel. */
   get isStream(): boolean {
     return this.kind !== "unary" && this.kind !== "oneWay";
-  }
-
-  /** It belongs to a built-in service: its calls are control requests, in no window and no list. */
-  get isBuiltin(): boolean {
-    return this.builtinNumber !== 0;
   }
 
   /** Its number at a peer, or -1: see `unservedBy`. Most calls go to the peer of the call before. */

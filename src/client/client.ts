@@ -15,11 +15,10 @@ import {
   defaultTimeoutMs,
   type OneWayCallOptions,
 } from "./call-options.ts";
-import { callOnce } from "./client-call.ts";
+import { ClientCall } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { resultOf, withOptions } from "./method-function.ts";
 import { callThrough } from "./middleware-call.ts";
-import { sendOneWay } from "./one-way-call.ts";
 import { RetriedCall } from "./retried-call.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -72,7 +71,7 @@ function make(
   policy: RetryPolicy | undefined,
   options: CallOptions | undefined,
 ): Promise<unknown> {
-  if (policy === undefined) return callOnce(method, input, options);
+  if (policy === undefined) return ClientCall.make(method, input, options);
   return new RetriedCall(method, input, policy, options).promise;
 }
 
@@ -99,10 +98,10 @@ function oneWayFunction(
   return withOptions(method, (input: unknown, options?: OneWayCallOptions): Promise<unknown> => {
     if (options !== undefined) assertOneWayOptions(options);
     const own = options?.middleware;
-    if (middleware.length === 0 && own === undefined) return sendOneWay(method, input, options);
+    if (middleware.length === 0 && own === undefined) return ClientCall.make(method, input, options);
     const chain = own === undefined ? middleware : [...middleware, ...own];
     return callThrough(chain, service, method, input, options, (given, inner) =>
-      sendOneWay(method, given, inner),
+      ClientCall.make(method, given, inner),
     );
   });
 }
@@ -114,6 +113,8 @@ function unaryFunction(
 ): unknown {
   const call = (input: unknown, options?: CallOptions): Promise<unknown> => {
     let { policy } = method;
+    if (options === undefined && policy === undefined && middleware.length === 0)
+      return ClientCall.make(method, input, undefined);
     if (options !== undefined) {
       assertCallOptions(options);
       policy = method.policyOf(options);

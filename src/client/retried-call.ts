@@ -40,9 +40,8 @@ export class RetriedCall extends AttemptedCall {
     super(method, input);
     this.#policy = policy;
     this.terms = {
+      request: options === undefined ? method : method.termsOf(options),
       policy,
-      priority: options?.priority ?? method.priority,
-      failsWhenFull: (options?.whenFull ?? method.whenFull) === "fail",
       onHeaders: options?.onHeaders && boundHere(options.onHeaders),
       onTrailers: options?.onTrailers && boundHere(options.onTrailers),
     };
@@ -178,7 +177,6 @@ export class RetriedCall extends AttemptedCall {
 /** One request of a retried call: who it is to its server, how long it may take, and what it has granted. */
 export class Attempt extends CallAttempt<RetriedCall> {
   readonly #timeoutMs: number;
-  #identity: CallIdentity | undefined;
   /** How many regions travelled with it, and how many of them the peer may still touch. */
   #carried = 0;
   #openGrants = 0;
@@ -188,10 +186,6 @@ export class Attempt extends CallAttempt<RetriedCall> {
   constructor(call: RetriedCall, number: number, timeoutMs: number) {
     super(call, number);
     this.#timeoutMs = timeoutMs;
-  }
-
-  override get identity(): CallIdentity | undefined {
-    return this.#identity;
   }
 
   override get boundTo(): Callee | undefined {
@@ -220,10 +214,15 @@ export class Attempt extends CallAttempt<RetriedCall> {
     super.start();
   }
 
-  protected override endMsIn(session: CallSession): number {
-    this.#identity = this.call.identify(session);
+  protected override send(session: CallSession, input: unknown, nowMs: number): void {
+    try {
+      this.identity = this.call.identify(session);
+    } catch (error) {
+      return this.onFailure(error as RpcError);
+    }
     // One that is known again may be answered by a later attempt: the server is given all of the call's time.
-    return this.#isLimited && this.identity === undefined ? this.deadlineMs : this.call.endMs;
+    const isLate = this.#isLimited && this.identity === undefined;
+    super.send(session, input, nowMs, isLate ? this.deadlineMs : this.call.endMs);
   }
 
   /** Has a time limit of its own, shorter than its call's. */
@@ -250,7 +249,7 @@ export class Attempt extends CallAttempt<RetriedCall> {
   protected override beginAgain(): void {
     super.beginAgain();
     // It stands for itself again until it is sent elsewhere.
-    this.#identity = undefined;
+    this.identity = undefined;
   }
 
   override onFailure(error: RpcError): void {
@@ -269,9 +268,9 @@ export class Attempt extends CallAttempt<RetriedCall> {
     this.failAs(new RpcError({ code: "deadline_exceeded", message }), "late");
   }
 
-  protected override settle(error?: RpcError): void {
+  protected override end(error?: RpcError): void {
     this.method.source.engine.wheel.disarm(this);
-    super.settle(error);
+    super.end(error);
   }
 }
 

@@ -1,6 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RetriedCalls } from "../call/retried-calls.ts";
-import type { SessionContext, SessionObserver, SessionState } from "../session/connection/context.ts";
+import type { SessionContext, SessionState } from "../session/connection/context.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 
@@ -14,8 +15,8 @@ export interface CallSession {
   readonly incarnation: bigint | undefined;
   /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;
-  /** Who opened the session. */
-  readonly observer: SessionObserver | undefined;
+  /** Who counts the ends of calls that had left, if anybody does. */
+  readonly listener: { onSettled(code: RpcCode | "ok"): void } | undefined;
   /** The session itself, for its other parts. */
   readonly context: SessionContext;
   /**

@@ -40,8 +40,7 @@ export function streamTerms(
   return {
     directions,
     window: window === undefined ? method.window : completeWindow(window, method.window),
-    priority: priority ?? method.priority,
-    failsWhenFull: (whenFull ?? method.whenFull) === "fail",
+    request: method.termsOf({ priority, whenFull }),
     idleTimeoutMs:
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
@@ -303,10 +302,13 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
 
 /** One request of a stream. There is another only after one that failed before its first item. */
 export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfItems {
-  #items = new CallerItems(this);
+  constructor(call: StreamCall, number: number) {
+    super(call, number);
+    this.more().items = new CallerItems(this);
+  }
 
   override get items(): CallerItems {
-    return this.#items;
+    return this.extras?.items as CallerItems;
   }
 
   get directions(): ItemDirections {
@@ -323,7 +325,8 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
 
   /** Whether an item has come, or has been sent: no other attempt can stand for this one. */
   get hasBegun(): boolean {
-    return this.#items.received > 0 || this.#items.sent > 0;
+    const { received, sent } = this.items;
+    return received > 0 || sent > 0;
   }
 
   protected override wasTurnedAway(error: RpcError): boolean {
@@ -332,24 +335,24 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
 
   protected override beginAgain(): void {
     // The items of a request belong to its session.
-    this.#items.stop();
-    this.#items = new CallerItems(this);
+    this.items.stop();
+    this.more().items = new CallerItems(this);
     super.beginAgain();
     this.call.onAttemptMoved();
   }
 
   override onLeft(): void {
     const { context } = this.target as CallSession;
-    this.call.onAttemptLeft(this.#items.open(context.part(Streams)));
+    this.call.onAttemptLeft(this.items.open(context.part(Streams)));
   }
 
   onLost(error: RpcError): void {
     this.lose(error);
   }
 
-  protected override settle(error?: RpcError): void {
-    this.#items.stop();
-    super.settle(error);
+  protected override end(error?: RpcError): void {
+    this.items.stop();
+    super.end(error);
   }
 }
 

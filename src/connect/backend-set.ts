@@ -7,8 +7,8 @@ import type { CallSession, SessionSource } from "../client/session-source.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
+import { mostWaiting, tooManyWait } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
-import { mostWaiting, tooManyWait } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
 /**
@@ -216,11 +216,12 @@ export class BackendSet implements SessionSource, BackendListener {
 
   #keyOf(call: OutgoingCall, input: unknown): string | undefined {
     const { keyOf } = this.#options;
-    if (call.key !== undefined || keyOf === undefined) return call.key;
+    const { key } = call.terms;
+    if (key !== undefined || keyOf === undefined) return key;
     try {
-      const key: unknown = keyOf({ method: call.methodPath, input });
-      if (key === undefined || typeof key === "string") return key;
-      throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
+      const given: unknown = keyOf({ method: call.methodPath, input });
+      if (given === undefined || typeof given === "string") return given;
+      throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof given}`);
     } catch (cause) {
       throw this.#misdirected(cause);
     }
@@ -257,7 +258,7 @@ export class BackendSet implements SessionSource, BackendListener {
   #readyFor(call: OutgoingCall): readonly Backend[] {
     const ready = this.#readyNow();
     const path = call.methodPath;
-    if (call.builtin || ready.length === 0) return ready;
+    if (call.terms.isBuiltin || ready.length === 0) return ready;
     if (path === this.#lastPath) return this.#servingLast;
     let serving = this.#serving.get(path);
     if (serving === undefined) {
@@ -391,7 +392,7 @@ async function sessionAt(
   mayGoElsewhere: boolean,
 ): Promise<CallSession> {
   const session = await backend.session(call);
-  const obstacle = call.builtin || !mayGoElsewhere ? undefined : obstacleAt(backend, call.methodPath);
+  const obstacle = call.terms.isBuiltin || !mayGoElsewhere ? undefined : obstacleAt(backend, call.methodPath);
   if (obstacle !== undefined) throw obstacle;
   return session;
 }

@@ -1,10 +1,10 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { Complete } from "../base/options/options.ts";
 import { backoffMs } from "../base/time/backoff.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
-import type { ResolvedBalanceOptions } from "./connect-options.ts";
-import { Outlier } from "./outlier.ts";
+import type { EjectionOptions, ResolvedBalanceOptions } from "./connect-options.ts";
 import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { type Candidate, slowStartWeight } from "./policy.ts";
@@ -182,3 +182,88 @@ export class Backend implements Candidate, ConnectionListener {
 
 /** The time between looks at a retired backend, until its last call has ended. */
 const retiredLookMs = 50;
+
+/** Failures of the server, not of the call. */
+const serverFailures: ReadonlySet<RpcCode | "ok"> = new Set([
+  "unavailable",
+  "deadline_exceeded",
+  "internal",
+  "unknown",
+  "resource_exhausted",
+  "data_loss",
+]);
+const longestTimes = 10;
+
+/** How many calls are judged together by their share of failures. With fewer, chance would eject healthy backends. */
+const judgedCalls = 50;
+
+/** Why a backend should be ejected now; undefined when it should not. */
+export type OutlierVerdict = "consecutive" | "share" | undefined;
+
+/**
+ * Whether one peer is ejected. Two rules of Envoy's outlier detection, of which gRPC has the like (gRFC A50):
+ * - Failures in a row. A success between forgives them.
+ * - The share of failures among the last calls, beside that of the others. It finds who fails every second call.
+ *
+ * A time of good behaviour as long as the last ejection forgives one ejection.
+ */
+export class Outlier {
+  readonly #options: Complete<EjectionOptions>;
+  #failures = 0;
+  /** The calls that are being counted: all, and those that failed. */
+  #calls = 0;
+  #failed = 0;
+  /** The share of failures among the calls that were counted before. */
+  #lastShare = 0;
+  #times = 0;
+  #untilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: Complete<EjectionOptions>) {
+    this.#options = options;
+  }
+
+  get untilMs(): number {
+    return this.#untilMs;
+  }
+
+  ejected(nowMs: number): boolean {
+    return nowMs < this.#untilMs;
+  }
+
+  /** The share of its calls that failed lately, from 0 to 1. */
+  get failureShare(): number {
+    return this.#calls < judgedCalls / 2 ? this.#lastShare : this.#failed / this.#calls;
+  }
+
+  /** A call to it has ended. Whether it should be ejected now; by its share only if the others fail less. */
+  settled(code: RpcCode | "ok"): OutlierVerdict {
+    // Nobody waited for the answer: it would have been neither.
+    if (code === "cancelled") return undefined;
+    const { consecutiveFailures, failureShare } = this.#options;
+    this.#calls++;
+    if (!serverFailures.has(code)) this.#failures = 0;
+    else {
+      this.#failures++;
+      this.#failed++;
+    }
+    let isOutlier = false;
+    if (this.#calls >= judgedCalls) {
+      this.#lastShare = this.#failed / this.#calls;
+      this.#calls = 0;
+      this.#failed = 0;
+      isOutlier = failureShare < 1 && this.#lastShare >= failureShare;
+    }
+    if (this.#failures >= consecutiveFailures) return "consecutive";
+    return isOutlier ? "share" : undefined;
+  }
+
+  eject(nowMs: number): void {
+    const { baseMs } = this.#options;
+    if (this.#times > 0 && nowMs > this.#untilMs + this.#times * baseMs) this.#times--;
+    this.#times = Math.min(this.#times + 1, longestTimes);
+    this.#failures = 0;
+    this.#calls = 0;
+    this.#failed = 0;
+    this.#untilMs = nowMs + this.#times * baseMs;
+  }
+}

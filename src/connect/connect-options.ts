@@ -15,12 +15,30 @@ import {
 } from "../base/options/options.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Implementation } from "../server/implement.ts";
-import type { EjectionOptions } from "./outlier.ts";
 import { type Policy, type PolicyName, policies } from "./policy.ts";
 import { type Resolver, staticResolver } from "./resolver.ts";
 
 /** Returns the key of a call, from its method as `service/method` and its input. */
 export type KeyOf = (call: { readonly method: string; readonly input: unknown }) => string | undefined;
+
+/** When outlier detection ejects a backend. An ejected backend gets no calls for a while. */
+export interface EjectionOptions {
+  /** Failed calls in a row after which a backend is ejected. Default 5. */
+  readonly consecutiveFailures?: number | undefined;
+  /**
+   * The share of a backend's calls, above 0 to 1, that must fail until it is ejected, where the other backends fail at
+   * most half as large a share. Judged after every 50 calls to the backend. Default 0.3; 1 leaves it to
+   * `consecutiveFailures`.
+   */
+  readonly failureShare?: number | undefined;
+  /**
+   * How long the first ejection lasts, in milliseconds; the n-th lasts n times as long, up to ten times. Default
+   * 10,000.
+   */
+  readonly baseMs?: number | undefined;
+  /** The largest share of backends that are ejected at once, from 0 (none) to 1. Default 0.5. */
+  readonly maxShare?: number | undefined;
+}
 
 /**
  * The options of `engine.connect` for one URL.

@@ -31,9 +31,8 @@ import {
   resolverOf,
 } from "./connect-options.ts";
 import { Peer } from "./peer.ts";
-import { PeerConnection } from "./peer-connection.ts";
+import { mayPass, PeerConnection } from "./peer-connection.ts";
 import type { Ports } from "./ports.ts";
-import { mayPass } from "./reconnector.ts";
 import type { FoundEngine, Resolver } from "./resolver.ts";
 
 /** What holds for every session of a connection. */

@@ -1,8 +1,8 @@
-import type { RpcCode } from "../base/errors/code.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import { defaultWindow, type WindowStats } from "../base/flow/in-flight-window.ts";
 import { Listeners } from "../base/observe/listeners.ts";
 import type { Complete } from "../base/options/options.ts";
+import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
@@ -10,7 +10,7 @@ import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Identity } from "../security/identity.ts";
 import { isSealed, staysOnHost } from "../security/securable.ts";
 import { Exchange } from "../session/calls/exchange.ts";
-import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
+import type { CallEndListener, OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { SessionObserver } from "../session/connection/context.ts";
 import { drainingError } from "../session/connection/drain-gate.ts";
@@ -19,12 +19,9 @@ import type { Session } from "../session/connection/session.ts";
 import { isNewer, type ToldHealth } from "../wire/handshake.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
-import { type ReconnectContext, Reconnector } from "./reconnector.ts";
 
 /** What the backend of a connection hears beyond the connection's events. */
-export interface ConnectionListener {
-  /** A call that had left has ended. */
-  onSettled(code: RpcCode | "ok"): void;
+export interface ConnectionListener extends CallEndListener {
   /** The engine has said what it serves, or which of its services do not serve now. */
   onServices(): void;
   /** The connection has been closed; its session has ended. */
@@ -46,7 +43,7 @@ export interface ConnectionOptions {
  * The connection to one engine: it owns the session, opens the next when that is lost, and knows the state of the peer.
  * It knows nothing of other backends.
  */
-export class PeerConnection implements SessionSource, SessionObserver, ReconnectContext {
+export class PeerConnection implements SessionSource, SessionObserver {
   /** Where the engine can be reached, the best first. */
   readonly urls: readonly string[];
   /** The URL of the present connection, or of the last one. Before the first connection: the first of `urls`. */
@@ -54,6 +51,8 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   readonly engine: EngineServices;
   readonly retried = new RetriedCalls();
   readonly hasOthers = false;
+  /** Whether tries are repeated while calls wait. */
+  readonly waitForReady: boolean;
   /** The backend that this connection belongs to. Undefined for a peer of its own. */
   listener: ConnectionListener | undefined;
   /** The outgoing calls of its last session, which may have ended. Undefined before the first. */
@@ -78,6 +77,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     this.engine = engine;
     this.#options = options;
     const { open, reconnect, window = defaultWindow } = options;
+    this.waitForReady = reconnect.whileLost === "wait";
     this.#reconnector = new Reconnector(this, () => open(this), reconnect, window);
   }
 
@@ -164,10 +164,6 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     return this.#session?.state === "open" ? this.#exchange : undefined;
   }
 
-  get waitForReady(): boolean {
-    return this.#reconnector.waitForReady;
-  }
-
   /** No calls are open, in either direction; control requests count. */
   get idle(): boolean {
     return (this.#exchange?.openWork ?? 0) === 0;
@@ -206,13 +202,15 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     this.#listeners.clear();
   }
 
-  // ---- told by the reconnector -----------------------------------------------------------------
+  // ---- called by the reconnector ---------------------------------------------------------------
 
+  /** Takes the session that has been opened, and gives what calls use of it. */
   adopt(session: Session): CallSession {
     const exchange = session.part(Exchange);
     this.#session = session;
     this.#exchange = exchange;
     this.calls = exchange.outgoing;
+    this.calls.listener = this.listener;
     if (this.#closeReason !== undefined) session.end(this.#closeReason);
     // It may have ended while this promise was on its way.
     if (session.state !== "open") return exchange.outgoing;
@@ -226,11 +224,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     return exchange.outgoing;
   }
 
-  // ---- told by the session ---------------------------------------------------------------------
-
-  onSettled(code: RpcCode | "ok"): void {
-    this.listener?.onSettled(code);
-  }
+  // ---- called by the session ---------------------------------------------------------------------
 
   onSuspect(phi: number, silentMs: number): void {
     this.#suspected = true;
@@ -268,7 +262,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     if (!this.closed) this.#listeners.tell("lost", { reason });
   }
 
-  // ---- told by the set that it belongs to ------------------------------------------------------
+  // ---- called by the set that it belongs to ------------------------------------------------------
 
   /** The engine of that incarnation has ended for certain: nothing of it touches this side's memory any more. */
   onGone(incarnation: bigint): void {
@@ -288,3 +282,158 @@ const allServe: ToldHealth["notServing"] = [];
 const noWindow: WindowStats = { limit: 0, credits: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
+
+/**
+ * Opens the next session of a connection, with backoff between tries, and keeps the calls that wait for it meanwhile.
+ */
+class Reconnector {
+  readonly #peer: PeerConnection;
+  readonly #open: () => Promise<Session>;
+  readonly #options: Complete<ReconnectOptions>;
+  readonly #backoff: Backoff;
+  readonly #maxWaiting: number;
+  /** Calls that wait for a session, and some that did. */
+  readonly #waiting = new Set<OutgoingCall>();
+  #forgotMs = Number.NEGATIVE_INFINITY;
+  #opening: Promise<CallSession> | undefined;
+  #giveUp: ((reason: RpcError) => void) | undefined;
+  #onSessionEnded: (() => void) | undefined;
+
+  /** `open` tries once. */
+  constructor(
+    peer: PeerConnection,
+    open: () => Promise<Session>,
+    options: Complete<ReconnectOptions>,
+    window: { readonly maxWaiting: number },
+  ) {
+    this.#peer = peer;
+    this.#open = open;
+    this.#options = options;
+    this.#backoff = new Backoff(peer.engine.clock, true);
+    this.#maxWaiting = mostWaiting(window);
+  }
+
+  get underWay(): boolean {
+    return this.#opening !== undefined;
+  }
+
+  /**
+   * The next session; all who ask meanwhile share it.
+   *
+   * @throws RpcError `resource_exhausted` when no more calls may wait.
+   */
+  session(call: OutgoingCall | undefined): Promise<CallSession> {
+    if (call !== undefined) this.#letWait(call);
+    this.#opening ??= this.#reopen();
+    return this.#opening;
+  }
+
+  onSessionEnded(): void {
+    this.#onSessionEnded?.();
+  }
+
+  /** The calls that wait fail: the connection has been closed. */
+  close(reason: RpcError): void {
+    this.#giveUp?.(reason);
+    this.#backoff.endAll();
+  }
+
+  /** As many calls may wait for a session as in one. */
+  #letWait(call: OutgoingCall): void {
+    if (this.#waiting.size >= this.#maxWaiting) this.#forgetNowAndThen();
+    if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.#peer.url);
+    this.#waiting.add(call);
+  }
+
+  /** Not each time while the bound is reached: there may be none to forget. */
+  #forgetNowAndThen(): void {
+    const nowMs = this.#peer.engine.clock.now();
+    if (nowMs < this.#forgotMs + forgetEveryMs) return;
+    this.#forgotMs = nowMs;
+    this.#forgetSettled();
+  }
+
+  /** Calls that have been given up. */
+  #forgetSettled(): void {
+    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
+  }
+
+  /** Settles at the latest when the connection is closed: calls must not wait for a peer that does not answer. */
+  #reopen(): Promise<CallSession> {
+    return new Promise<CallSession>((resolve, reject) => {
+      this.#giveUp = reject;
+      // Cleared first: a call that tries again at once must not be given the old attempt.
+      const clear = () => {
+        this.#opening = undefined;
+        this.#giveUp = undefined;
+        this.#waiting.clear();
+      };
+      this.#openWithRetries().then(
+        (session) => {
+          clear();
+          try {
+            resolve(this.#peer.adopt(session));
+          } catch (error) {
+            session.end(error as RpcError);
+            reject(error);
+          }
+        },
+        (error) => {
+          clear();
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** Tries until there is a session; once, when no call waits for more. */
+  async #openWithRetries(): Promise<Session> {
+    for (let attempt = 0; ; attempt++) {
+      await this.#drained();
+      try {
+        return await this.#open();
+      } catch (error) {
+        if (!mayPass(error) || !this.#awaited()) throw error;
+        await this.#backoff.pause(backoffMs(attempt, this.#options));
+        if (!this.#awaited()) throw error;
+      }
+    }
+  }
+
+  /** A peer that drains gets no other hello while it has a session with this engine. */
+  #drained(): Promise<void> | undefined {
+    if (this.#peer.current === undefined) return undefined;
+    return new Promise((resolve) => {
+      this.#onSessionEnded = resolve;
+    });
+  }
+
+  /** Whether any call still waits, and may. */
+  #awaited(): boolean {
+    if (this.#peer.closed || !this.#peer.waitForReady || !this.#peer.engine.gate.calls) return false;
+    this.#forgetSettled();
+    return this.#waiting.size > 0;
+  }
+}
+
+const forgetEveryMs = 100;
+
+/** Whether another try may succeed: nobody was there, or there was no room. A peer of another protocol stays one. */
+export function mayPass(error: unknown): boolean {
+  return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
+}
+
+/** Somebody must be able to ask for a session, also where nobody is to wait for a place in one. */
+const leastWaiting = 1024;
+
+/** How many calls may wait for a session to be opened: as many as may wait in one. */
+export function mostWaiting({ maxWaiting }: { readonly maxWaiting: number }): number {
+  return Math.max(maxWaiting, leastWaiting);
+}
+
+export function tooManyWait(waiting: number, name: string): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `${waiting} calls wait for a session with ${name}, the limit is reached`,
+  });
+}

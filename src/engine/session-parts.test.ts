@@ -91,10 +91,11 @@ describe("a part of a session", () => {
     expect(all.port.frames.map(({ kind }) => kind)).toEqual([note]);
     expect(decoded(all.port.frames[0])).toEqual({ n: 1 });
     expect([all.session.hasOpenWork, all.host.watched]).toEqual([true, [all.session]]);
-    // The session is watched already: a call begins no watch of its own.
-    all.outgoing.request(new FakeCall(), 0, 500, undefined);
-    expect(all.host.watched).toHaveLength(1);
-    all.receive({ kind: last, word: 7 }, { kind: frameKind.response, callId: id(1, 0) });
+    // The first call begins a watch of its own: it forgives what silence was before. A second one does not.
+    for (let calls = 0; calls < 2; calls++) all.outgoing.request(new FakeCall(), 0, 500, undefined);
+    expect(all.host.watched).toHaveLength(2);
+    const answers = [0, 1].map((slot) => ({ kind: frameKind.response, callId: id(1, slot) }));
+    all.receive({ kind: last, word: 7 }, ...answers);
     expect([all.notes.taken, all.session.hasOpenWork]).toEqual([[7], false]);
   });
 

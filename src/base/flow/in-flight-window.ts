@@ -34,20 +34,17 @@ export interface WindowStats {
 /** Limits the calls of a session in flight: the lesser of this side's limit and the peer's credits. */
 export class InFlightWindow implements WindowStats {
   readonly limits: WindowLimits;
-  /** A plain field: each call compares with it. */
+  /** Plain fields: each call compares with them. `grant` sets both. */
   limit = 0;
-  #credits = 0;
+  credits = 0;
 
   constructor(limits: WindowLimits) {
     this.limits = limits;
   }
 
-  get credits(): number {
-    return this.#credits;
-  }
-
-  set credits(credits: number) {
-    this.#credits = credits;
+  /** The peer takes so many from now on. */
+  grant(credits: number): void {
+    this.credits = credits;
     this.limit = Math.min(credits, this.limits.maxInFlight);
   }
 

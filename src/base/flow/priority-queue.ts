@@ -24,14 +24,12 @@ export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
   readonly #links = new Map<T, Link<T>>();
   readonly #classes: Readonly<Record<Priority, Chain<T>>> = { control: new Chain(), normal: new Chain() };
+  /** How many wait. A plain field: each call looks at it. Only the queue writes it. */
+  size = 0;
   #bytes = 0;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
-  }
-
-  get size(): number {
-    return this.#links.size;
   }
 
   get bytes(): number {
@@ -68,6 +66,7 @@ export class PriorityQueue<T extends Queued> {
     if (out === undefined) return undefined;
     for (const each of out) this.delete(each);
     this.#links.set(item, this.#classes[item.priority].append(item));
+    this.size++;
     this.#bytes += item.waitingBytes;
     return out;
   }
@@ -77,6 +76,7 @@ export class PriorityQueue<T extends Queued> {
     if (link === undefined) return false;
     this.#links.delete(item);
     this.#classes[item.priority].cut(link);
+    this.size--;
     this.#bytes -= item.waitingBytes;
     return true;
   }

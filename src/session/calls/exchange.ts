@@ -63,7 +63,7 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   beginMessage(): void {
-    this.outgoing.beginMessage();
+    this.outgoing.messageMs = -1;
     this.incoming.beginMessage();
   }
 

@@ -86,8 +86,8 @@ describe("one-way calls that were executed", () => {
 
 describe("one-way calls that the peer has executed", () => {
   class OneWay extends FakeCall {
-    override get isOneWay(): boolean {
-      return true;
+    constructor() {
+      super({ isOneWay: true });
     }
 
     override onLeft(): void {

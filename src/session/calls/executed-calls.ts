@@ -63,7 +63,7 @@ export function executedFrames(session: SessionContext, calls: OutgoingCalls): F
       const callId = view.getUint32(each, true);
       const call = calls.find(callId);
       if (call === undefined) session.services.counters.lateAnswers++;
-      else if (call.isOneWay) calls.onExecuted(call);
+      else if (call.terms.isOneWay) calls.onExecuted(call);
       else return session.fault(`call ${callId} is not one-way and needs an answer`);
     }
     calls.sendWaiting();

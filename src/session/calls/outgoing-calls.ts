@@ -1,8 +1,9 @@
+import type { RpcCode } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { InFlightWindow } from "../../base/flow/in-flight-window.ts";
 import { currentCall } from "../../call/current-call.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
-import type { OutgoingCall } from "../../call/outgoing-call.ts";
+import type { Extras, OutgoingCall } from "../../call/outgoing-call.ts";
 import { ChosenSlots, SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
@@ -10,7 +11,7 @@ import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
 import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
-import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
+import type { SessionContext, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
@@ -23,12 +24,12 @@ import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
 import { GrantingCodec } from "./request-regions.ts";
 import {
+  type UnsentRequest,
   type WaitingCall,
   type WaitingCalls,
-  type WaitingControlRequest,
   WaitingControlRequests,
-} from "./waiting-calls.ts";
-import { WindowQueue } from "./window-queue.ts";
+  WindowQueue,
+} from "./window-queue.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 /**
@@ -55,8 +56,10 @@ export class OutgoingCalls implements ControlRequestSender {
   /** The head of every request. A head for each call would cost an object. */
   readonly #head = new ReusedHead(frameKind.request);
   /** Keeps the body of a request. One function for all: one for each call would be a closure and its context. */
-  readonly #offer: Offer = (body, callId) =>
-    this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
+  readonly #offer: Offer = (body, callId) => {
+    this.find(callId)?.offersBody();
+    return this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
+  };
   #calls = new SlotTable<OutgoingCall>(0);
   /** Control requests, whose slots lie behind those that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
@@ -83,11 +86,22 @@ export class OutgoingCalls implements ControlRequestSender {
    * `maxInFlight` is for the others.
    */
   #streams = 0;
+  /**
+   * The peer takes no new calls any more: it drains, or the session is not open. A plain field: each call looks at it.
+   */
+  takesNoCalls = true;
+  /** Who counts the ends of calls that had left. Undefined for a peer that is no backend of a set. */
+  listener: CallEndListener | undefined;
+  /** The numbers of the peer's methods. */
+  readonly methods: MethodNumbers;
+  /** When the message arrived that is being taken apart; -1 before anybody has asked. */
+  messageMs = -1;
 
   constructor(session: SessionContext, peer: PeerLink) {
     const { window, outbox, offers, services } = session;
     this.services = services;
     this.#session = session;
+    this.methods = session.methods;
     this.#view = session.port.slabView;
     this.#waitingControl = new WaitingControlRequests(session.peerName);
     this.#queue = new WindowQueue(session, window, () => this.sendWaiting());
@@ -106,10 +120,6 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#session.state;
   }
 
-  get takesNoCalls(): boolean {
-    return this.#session.state !== "open" || this.#session.remoteState.drains;
-  }
-
   /**
    * Whether the peer takes this call. One that drains still answers for what it has begun, and is asked about itself
    * until it has ended.
@@ -117,7 +127,9 @@ export class OutgoingCalls implements ControlRequestSender {
   takes(call: OutgoingCall | undefined): boolean {
     if (!this.takesNoCalls) return true;
     if (this.state !== "open" || call === undefined) return false;
-    return call.builtin || (call.boundTo !== undefined && call.boundTo.incarnation === this.incarnation);
+    return (
+      call.terms.isBuiltin || (call.boundTo !== undefined && call.boundTo.incarnation === this.incarnation)
+    );
   }
 
   /** The session itself, for its other parts. */
@@ -130,22 +142,13 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#session.remote?.incarnation;
   }
 
-  /** The numbers of the peer's methods. */
-  get methods(): MethodNumbers {
-    return this.#session.methods;
-  }
-
-  /** Who opened the session. */
-  get observer(): SessionObserver | undefined {
-    return this.#session.observer;
-  }
-
   /** How many requests the peer takes in flight at most. */
   limit(requests: number): void {
     this.#calls = new SlotTable(requests);
     this.#firstBuiltin = requests;
     this.#controlRequests = new SlotTable(builtinSlots, requests);
-    this.window.credits = requests;
+    this.window.grant(requests);
+    this.takesNoCalls = false;
   }
 
   /** The peer tells how many requests it takes from now on. */
@@ -154,7 +157,7 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
   get size(): number {
-    return this.usersSize + this.#controlRequests.size;
+    return this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
   }
 
   /** How many of `size` users made. */
@@ -170,11 +173,6 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Control requests that wait for a slot. */
   get waitingControlSize(): number {
     return this.#waitingControl.size;
-  }
-
-  /** A message begins to be taken apart. */
-  beginMessage(): void {
-    this.#queue.beginMessage();
   }
 
   /** The calls that users made. */
@@ -201,12 +199,12 @@ export class OutgoingCalls implements ControlRequestSender {
   ): void {
     const session = this.#session;
     if (session.state !== "open") throw sessionEnded(session.peerName);
-    const idle = this.size + this.waiting.size === 0 && !session.hasOpenWork;
-    if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
+    const isFirst = this.size + this.waiting.size === 0;
+    if (call.terms.isBuiltin) this.#ask(call, method, endMs, input, nowMs);
     else if (this.waiting.size === 0 && this.#hasPlace)
       this.#send(this.#calls, this.#calls.take(call), call, method, endMs, input, nowMs);
     else this.#sendBack({ call, method, endMs, input }, nowMs);
-    if (idle) session.watch();
+    if (isFirst) session.watch();
     // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
     const { size } = this;
     if (size === 1 || size - this.#streams === 1) this.#outbox.flush();
@@ -219,7 +217,7 @@ export class OutgoingCalls implements ControlRequestSender {
    */
   cancel(call: OutgoingCall): void {
     if (call.id === 0) this.waiting.withdraw(call);
-    else if (this.#session.state === "open" && !call.isOneWay) {
+    else if (this.#session.state === "open" && !call.terms.isOneWay) {
       this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
       this.services.progress.wake();
       call.giveUpGrants();
@@ -242,7 +240,7 @@ export class OutgoingCalls implements ControlRequestSender {
    * There is no place in the window. A call that the handler of a call made here has a place of its own, one at a time:
    * were it to wait for calls that wait for such calls in turn, none would ever end. All others wait.
    */
-  #sendBack(request: WaitingControlRequest, nowMs: number): void {
+  #sendBack(request: UnsentRequest, nowMs: number): void {
     const around = currentCall();
     const isServed = around !== undefined && this.served?.find(around.id) === around;
     if (!isServed || isBuiltin(around.method)) return this.#queue.add(request, nowMs, this.#calls.size);
@@ -285,17 +283,17 @@ export class OutgoingCalls implements ControlRequestSender {
     input: unknown,
     nowMs: number,
   ): void {
+    const { terms } = call;
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
       const head = this.#outbox.isEncoding ? new ReusedHead(frameKind.request) : this.#head;
       head.method = method;
       head.callId = id;
       head.word = word;
-      head.flags = call.priority === "control" ? frameFlag.control : 0;
-      head.isOneWay = call.isOneWay;
-      head.isControl = call.builtin;
-      const isPlain = call.identity === undefined && call.metadata === undefined;
-      const prefix = isPlain ? undefined : this.#prefix(call, head);
+      head.flags = terms.priority === "control" ? frameFlag.control : 0;
+      head.isOneWay = terms.isOneWay;
+      head.isControl = terms.isBuiltin;
+      const prefix = call.extras === undefined ? undefined : this.#prefix(call.extras, head);
       if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
       else this.#outbox.value(head, input, this.#offer, this.#granting.for(call), prefix);
     } catch (error) {
@@ -305,19 +303,20 @@ export class OutgoingCalls implements ControlRequestSender {
     }
     call.id = id;
     if (table !== this.#controlRequests) {
-      if (call.items !== undefined && table === this.#calls) this.#streams++;
-      call.sentUs = call.elapsedUs(nowMs);
+      if (call.extras?.items !== undefined && table === this.#calls) this.#streams++;
+      call.sentUs = Math.round((nowMs - call.startedMs) * 1000);
     }
     // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
     if (this.#session.state === "ended") call.releaseGrants();
-    else if (!call.settled) {
+    else if (call.phase !== "settled") {
       call.phase = "sent";
-      call.onLeft();
+      if (terms.isOneWay || call.extras !== undefined) call.onLeft();
     }
   }
 
-  /** What stands before the body of a request that is not plain, and its flags. */
-  #prefix({ identity, metadata }: OutgoingCall, head: ReusedHead): Uint8Array | undefined {
+  /** What stands before the body of a request with an identity or metadata, and its flags. */
+  #prefix({ identity, metadata }: Extras, head: ReusedHead): Uint8Array | undefined {
+    if (identity === undefined && metadata === undefined) return undefined;
     if (identity !== undefined) head.flags |= frameFlag.identity;
     if (metadata !== undefined) head.flags |= frameFlag.metadata;
     return requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
@@ -330,6 +329,7 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** The peer takes no new calls: those that wait would be refused one by one. */
   onDraining(): void {
+    this.takesNoCalls = true;
     const reason = drainingError(this.#session.peerName, "local");
     for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
   }
@@ -342,7 +342,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (call === undefined) return session.fault(`headers came for call ${callId}, which is not open`);
     const hasBegun =
       call.headers !== undefined || call.phase === "pulling" || (call.items?.received ?? 0) > 0;
-    if (call.builtin || hasBegun) return session.fault(`headers of call ${callId} are not expected`);
+    if (call.terms.isBuiltin || hasBegun) return session.fault(`headers of call ${callId} are not expected`);
     const start = at + frameHeaderBytes;
     const block = takeMetadata(session.port.slab, start, start + bodyBytes);
     if (typeof block === "string") return session.fault(block);
@@ -355,23 +355,32 @@ export class OutgoingCalls implements ControlRequestSender {
     const session = this.#session;
     const callId = this.#view.getUint32(at + 4, true);
     const word = this.#view.getUint32(at + 12, true);
-    const table = this.#tableOf(callId);
+    // The usual table without a function.
+    const table = (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#tableOf(callId);
     const call = table.get(callId);
     if (call === undefined) {
       this.services.counters.lateAnswers++;
       return;
     }
-    if (call.items !== undefined) {
-      if (kind === frameKind.response) call.items.onItemsEnd(word);
+    const items = call.extras?.items;
+    if (items !== undefined) {
+      if (kind === frameKind.response) items.onItemsEnd(word);
       if (session.state === "ended") return;
     }
     if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
-    if ((flags & more) !== 0) return this.#onAnswerWithMore(call, at, bodyBytes, flags, kind);
-    this.#endWith(call, kind, word, at, bodyBytes, undefined);
+    if ((flags & more) !== 0) return this.#onAnswerWithMore(table, call, at, bodyBytes, flags, kind);
+    this.#endWith(table, call, kind, word, at, bodyBytes, undefined);
   };
 
   /** An answer with metadata, or whose body must be pulled. Apart, for V8 to inline the others. */
-  #onAnswerWithMore(call: OutgoingCall, at: number, bodyBytes: number, flags: number, kind: number): void {
+  #onAnswerWithMore(
+    table: CallTable,
+    call: OutgoingCall,
+    at: number,
+    bodyBytes: number,
+    flags: number,
+    kind: number,
+  ): void {
     const session = this.#session;
     const word = this.#view.getUint32(at + 12, true);
     const start = at + frameHeaderBytes;
@@ -384,12 +393,14 @@ export class OutgoingCalls implements ControlRequestSender {
       metadata = receivedMetadata(block);
     }
     const body = { at: at + prefixBytes, bodyBytes: bodyBytes - prefixBytes };
-    if ((flags & frameFlag.rendezvous) !== 0) this.#takeBody(call, kind, word, { ...body, flags }, metadata);
-    else this.#endWith(call, kind, word, body.at, body.bodyBytes, metadata);
+    if ((flags & frameFlag.rendezvous) !== 0)
+      this.#takeBody(table, call, kind, word, { ...body, flags }, metadata);
+    else this.#endWith(table, call, kind, word, body.at, body.bodyBytes, metadata);
   }
 
   /** The body stands in the message. */
   #endWith(
+    table: CallTable,
     call: OutgoingCall,
     kind: number,
     word: number,
@@ -397,9 +408,9 @@ export class OutgoingCalls implements ControlRequestSender {
     bodyBytes: number,
     metadata: Metadata | undefined,
   ): void {
-    this.#finish(call);
-    if (call.settled) return;
-    const value = this.#session.bodies.valueAt(at, bodyBytes, call.builtin);
+    this.#finish(table, call);
+    if (call.phase === "settled") return;
+    const value = this.#session.bodies.valueAt(at, bodyBytes, call.terms.isBuiltin);
     this.#end(call, kind, word, value, metadata);
   }
 
@@ -407,12 +418,13 @@ export class OutgoingCalls implements ControlRequestSender {
   onExecuted(call: OutgoingCall): void {
     const table = this.#tableOf(call.id);
     table.release(call.id);
-    this.#offers.release(requestBody(call.id));
+    if (call.extras?.offersBody) this.#offers.release(requestBody(call.id));
     if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
   }
 
   /** Its body must be pulled. */
   #takeBody(
+    table: CallTable,
     call: OutgoingCall,
     kind: number,
     word: number,
@@ -423,7 +435,7 @@ export class OutgoingCalls implements ControlRequestSender {
       this.#session,
       call,
       described,
-      () => this.#finish(call),
+      () => this.#finish(table, call),
       (value) => this.#end(call, kind, word, value, metadata),
     );
   }
@@ -432,13 +444,21 @@ export class OutgoingCalls implements ControlRequestSender {
     if (value === malformed) return call.onFailure(broken(this.#session.peerName));
     if (value === tooLarge)
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
-    if (metadata !== undefined && !call.tellTrailers(metadata)) return;
+    if (metadata !== undefined && !call.reportTrailers(metadata)) return;
     if (kind === frameKind.error) call.onFailure(parseError(word, value, metadata));
-    else call.onValue(value, this.#queue.answeredMs);
+    else call.onValue(value, this.#answeredMs());
+  }
+
+  /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
+  #answeredMs(): number {
+    if (!this.#session.receiving) return this.services.clock.now();
+    if (this.messageMs < 0) this.messageMs = this.services.clock.now();
+    return this.messageMs;
   }
 
   /** Every caller gets `reason`; what the calls have granted is handed over. */
   end(reason: RpcError): Grant[] {
+    this.takesNoCalls = true;
     this.#waitingBack.clear();
     const calls = [...this, ...this.#controlRequests];
     const grants: Grant[] = [];
@@ -454,17 +474,21 @@ export class OutgoingCalls implements ControlRequestSender {
     return grants;
   }
 
-  #finish(call: OutgoingCall): void {
-    const table = this.#tableOf(call.id);
+  /** The terminal frame has come: the number is free, and the peer uses nothing of the call any more. */
+  #finish(table: CallTable, call: OutgoingCall): void {
     table.release(call.id);
-    this.#offers.release(requestBody(call.id));
-    if (call.items !== undefined) {
-      if (table === this.#calls) this.#streams--;
-      call.items.onFinished();
+    const { extras } = call;
+    if (extras !== undefined) {
+      if (extras.offersBody) this.#offers.release(requestBody(call.id));
+      if (extras.items !== undefined) {
+        if (table === this.#calls) this.#streams--;
+        extras.items.onFinished();
+      }
+      call.releaseGrants();
     }
-    call.releaseGrants();
-    if (table === this.#calls) this.sendWaiting();
-    else if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
+    if (table === this.#calls) {
+      if (this.waiting.size > 0) this.sendWaiting();
+    } else if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
     else this.#sendWaitingControl();
   }
 
@@ -493,7 +517,7 @@ export class OutgoingCalls implements ControlRequestSender {
   #sendLate(
     table: CallTable,
     id: number,
-    { call, method, endMs, input }: WaitingControlRequest,
+    { call, method, endMs, input }: UnsentRequest,
     nowMs: number,
   ): void {
     try {
@@ -515,6 +539,11 @@ export class OutgoingCalls implements ControlRequestSender {
   get #firstBack(): number {
     return this.#firstBuiltin + builtinSlots;
   }
+}
+
+/** Counts how calls end that had left. */
+export interface CallEndListener {
+  onSettled(code: RpcCode | "ok"): void;
 }
 
 type CallTable = SlotTable<OutgoingCall> | ChosenSlots<OutgoingCall>;

@@ -27,6 +27,8 @@ export const maxSegments = 65_536;
 export class GrantingCodec implements RegionCodec {
   readonly #peer: PeerLink;
   readonly #grants: GrantedRegions;
+  /** The flags of the frame just encoded. */
+  flags = 0;
   #call: OutgoingCall | undefined;
   #count = 0;
   #segments = 0;
@@ -38,21 +40,17 @@ export class GrantingCodec implements RegionCodec {
 
   for(call: OutgoingCall): this {
     this.#call = call;
+    this.flags = 0;
     this.#count = 0;
     this.#segments = 0;
     return this;
-  }
-
-  /** The flags of the frame just encoded. */
-  get flags(): number {
-    return this.#count > 0 ? frameFlag.grants : 0;
   }
 
   encodeRegion(region: object): Uint8Array {
     const call = this.#call;
     if (!(region instanceof Region) || call === undefined)
       throw new EncodeError("only regions can be granted");
-    if (call.isOneWay)
+    if (call.terms.isOneWay)
       throw new EncodeError("a one-way call carries no regions: nobody would say when they are free");
     if (++this.#count > maxRegions) throw new EncodeError(`a request can carry ${maxRegions} regions`);
     this.#segments += region.segments.length;
@@ -64,6 +62,7 @@ export class GrantingCodec implements RegionCodec {
     call.addGrant(this.#record(region, grant, descriptor));
     const onEnded = coreOf(region).onGranted?.(this.#peer.peerName);
     if (onEnded !== undefined) call.observe(onEnded);
+    this.flags = frameFlag.grants;
     return writeRegionDescriptor(descriptor);
   }
 

@@ -1,9 +1,9 @@
 import { InFlightWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
+import { PriorityQueue, type Queued, type QueueLimits } from "../../base/flow/priority-queue.ts";
+import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { exhausted } from "./call-errors.ts";
-import { inputBytes } from "./input-bytes.ts";
-import { WaitingCalls, type WaitingControlRequest } from "./waiting-calls.ts";
 
 /** The window of a session's outgoing calls, and the users' calls that wait for a place in it. */
 export class WindowQueue {
@@ -12,8 +12,6 @@ export class WindowQueue {
   readonly #session: SessionContext;
   /** Calls may find a place again. */
   readonly #send: () => void;
-  /** When the message that is being taken apart arrived; -1 as long as nobody has asked. */
-  #messageMs = -1;
 
   constructor(session: SessionContext, limits: WindowLimits, send: () => void) {
     this.#session = session;
@@ -23,14 +21,14 @@ export class WindowQueue {
   }
 
   /** Lets a request wait for its turn. `inFlight`: users' calls. Throws RpcError when it may not. */
-  add(request: WaitingControlRequest, queuedMs: number, inFlight: number): void {
+  add(request: UnsentRequest, queuedMs: number, inFlight: number): void {
     const { call, input } = request;
     const { counters } = this.#session.services;
-    if (call.failsWhenFull) {
+    if (call.terms.failsWhenFull) {
       counters.callsNotAdmitted++;
       throw exhausted(`${this.#whyFull(inFlight)}, and whenFull is "fail"`);
     }
-    const { priority } = call;
+    const { priority } = call.terms;
     const waitingBytes = inputBytes(input);
     // A getter of the input's may have ended the call, or the session.
     if (call.settled) return;
@@ -67,20 +65,174 @@ export class WindowQueue {
   onCredits(credits: number, most: number): void {
     if (credits === 0 || credits > most)
       return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
-    this.window.credits = credits;
+    this.window.grant(credits);
     this.#send();
   }
+}
 
-  /** A message begins to be taken apart. */
-  beginMessage(): void {
-    this.#messageMs = -1;
+/** A call whose request has not left, and what it takes to send it. */
+export interface UnsentRequest {
+  readonly call: OutgoingCall;
+  readonly method: number;
+  /** Until when the peer may take over it, on the engine's clock. */
+  readonly endMs: number;
+  readonly input: unknown;
+}
+
+/** One that waits for a place in the window. */
+export interface WaitingCall extends UnsentRequest, Queued {
+  /** Since when it waits, on the engine's clock. */
+  readonly queuedMs: number;
+}
+
+/** The calls of a session that wait for a place in its window. Whatever happens to one, it is found by its call. */
+export class WaitingCalls {
+  readonly #queue: PriorityQueue<WaitingCall>;
+  /** A plain field: each call looks at it. Only this class writes it. */
+  size = 0;
+
+  constructor(limits: QueueLimits) {
+    this.#queue = new PriorityQueue(limits);
   }
 
-  /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
-  get answeredMs(): number {
-    const { receiving, services } = this.#session;
-    if (!receiving) return services.clock.now();
-    if (this.#messageMs < 0) this.#messageMs = services.clock.now();
-    return this.#messageMs;
+  get bytes(): number {
+    return this.#queue.bytes;
   }
+
+  /** Lets one wait. Returns those that had to go for it; undefined when there was no room even so. */
+  add(waiting: WaitingCall): WaitingCall[] | undefined {
+    const out = this.#queue.push(waiting);
+    if (out === undefined) return undefined;
+    for (const { call } of out) call.queued = undefined;
+    waiting.call.queued = waiting;
+    this.size = this.#queue.size;
+    return out;
+  }
+
+  /**
+   * The next in turn, which waits no more: of the class whose turn it is the oldest, unless that has waited for half of
+   * its time. Then more calls come than can be served, and the oldest would be answered too late. The newest has the
+   * best chance of an answer in time (adaptive LIFO: B. Maurer, "Fail at Scale", ACM Queue 2015).
+   */
+  next(nowMs: number): WaitingCall | undefined {
+    const priority = this.#queue.turn;
+    if (priority === undefined) return undefined;
+    const oldest = this.#queue.oldest(priority) as WaitingCall;
+    const isLate = nowMs - oldest.queuedMs > oldest.endMs - nowMs;
+    const next = isLate ? (this.#queue.newest(priority) as WaitingCall) : oldest;
+    this.#takeOut(next);
+    return next;
+  }
+
+  /** Its caller has given it up. */
+  withdraw(call: OutgoingCall): void {
+    if (call.queued !== undefined) this.#takeOut(call.queued as WaitingCall);
+  }
+
+  #takeOut(waiting: WaitingCall): void {
+    waiting.call.queued = undefined;
+    this.#queue.delete(waiting);
+    this.size = this.#queue.size;
+  }
+
+  /** All of them, which wait no more. */
+  takeAll(): WaitingCall[] {
+    const all = [...this.#queue];
+    for (const waiting of all) this.#takeOut(waiting);
+    return all;
+  }
+}
+
+/** Each is some user's operation, and users can be faster than the peer. */
+const maxWaitingRequests = 65_536;
+
+/** Control requests for which there was no slot, in the order they came. */
+export class WaitingControlRequests {
+  readonly #requests: UnsentRequest[] = [];
+  readonly #peerName: string;
+
+  constructor(peerName: string) {
+    this.#peerName = peerName;
+  }
+
+  get size(): number {
+    return this.#requests.length;
+  }
+
+  /** @throws RpcError `resource_exhausted` when too many wait. */
+  add(request: UnsentRequest): void {
+    if (this.#requests.length >= maxWaitingRequests)
+      throw exhausted(`${maxWaitingRequests} control requests to ${this.#peerName} wait for a slot`);
+    this.#requests.push(request);
+  }
+
+  /** The first that is still wanted. */
+  next(): UnsentRequest | undefined {
+    for (;;) {
+      const request = this.#requests.shift();
+      if (request === undefined || !request.call.settled) return request;
+    }
+  }
+
+  takeAll(): UnsentRequest[] {
+    return this.#requests.splice(0);
+  }
+}
+
+/** What a value counts for that is no string and no binary, and each entry of a collection besides. */
+const bytesOfValue = 16;
+/** Values looked at. The rest of a longer input counts as if it were like what has been seen. */
+const maxLooked = 256;
+
+/**
+ * About how many bytes an input holds while its call waits: strings and binaries by their length, everything else by a
+ * constant. An estimate, for a bound on memory: at most 256 values are looked at, so that a long input costs no more
+ * than a short one. Never throws, though it may run getters of the input's.
+ */
+export function inputBytes(input: unknown): number {
+  const look = { left: maxLooked };
+  try {
+    return bytesOf(input, look);
+  } catch {
+    // It will not be encoded either.
+    return bytesOfValue;
+  }
+}
+
+function bytesOf(value: unknown, look: { left: number }): number {
+  look.left--;
+  if (typeof value === "string") return bytesOfValue + value.length;
+  if (typeof value !== "object" || value === null) return bytesOfValue;
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof SharedArrayBuffer)
+    return bytesOfValue + value.byteLength;
+  if (Array.isArray(value)) return bytesOfAll(value, value.length, look);
+  if (value instanceof Set) return bytesOfAll(value, value.size, look);
+  if (value instanceof Map) return bytesOfAll(value.values(), value.size, look);
+  return bytesOfFields(value as Record<string, unknown>, look);
+}
+
+/** As `bytesOfAll`, without an iterator: most inputs are plain objects. */
+function bytesOfFields(value: Record<string, unknown>, look: { left: number }): number {
+  const names = Object.keys(value);
+  let bytes = 0;
+  let looked = 0;
+  while (looked < names.length && look.left > 0) bytes += bytesOf(value[names[looked++] as string], look);
+  return estimate(bytes, looked, names.length);
+}
+
+function bytesOfAll(values: Iterable<unknown>, count: number, look: { left: number }): number {
+  let bytes = 0;
+  let looked = 0;
+  for (const value of values) {
+    if (look.left <= 0) break;
+    bytes += bytesOf(value, look);
+    looked++;
+  }
+  return estimate(bytes, looked, count);
+}
+
+/** Estimates the bytes of a collection of `count` entries, of which `looked` have `bytes` bytes. */
+function estimate(bytes: number, looked: number, count: number): number {
+  const like = looked === 0 ? bytesOfValue : bytes / looked;
+  return Math.ceil(bytesOfValue + bytes + like * (count - looked));
 }

@@ -1,4 +1,3 @@
-import type { RpcCode } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
@@ -62,8 +61,6 @@ export interface SessionObserver {
   /** It says which of its services do not serve. */
   onHealth(health: ToldHealth): void;
   onEnded(reason: RpcError): void;
-  /** A call of a client that had left over the session has ended. */
-  onSettled(code: RpcCode | "ok"): void;
 }
 
 /** A session as the heartbeat sees it. */

@@ -9,7 +9,7 @@ import { newCounters } from "../../base/observe/counters.ts";
 import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
-import { OutgoingCall } from "../../call/outgoing-call.ts";
+import { OutgoingCall, type RequestTerms } from "../../call/outgoing-call.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { Quarantine } from "../../memory/quarantine.ts";
 import { SecurityMeter } from "../../security/security-meter.ts";
@@ -132,10 +132,19 @@ export class FakeCall extends OutgoingCall {
   answeredMs = 0;
   revoked = 0;
 
-  constructor(how: { readonly priority?: Priority; readonly fails?: boolean } = {}) {
+  readonly terms: RequestTerms;
+
+  constructor(
+    how: {
+      readonly priority?: Priority;
+      readonly fails?: boolean;
+      readonly isBuiltin?: boolean;
+      readonly isOneWay?: boolean;
+    } = {},
+  ) {
     super();
-    this.priority = how.priority ?? "normal";
-    this.failsWhenFull = how.fails ?? false;
+    const { priority = "normal", fails: failsWhenFull = false, isBuiltin = false, isOneWay = false } = how;
+    this.terms = { priority, failsWhenFull, isOneWay, isBuiltin, key: undefined };
   }
 
   override get methodPath(): string {

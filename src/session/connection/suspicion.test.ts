@@ -19,7 +19,6 @@ function setUp() {
     onServices: () => events.push("services"),
     onHealth: () => events.push("health"),
     onEnded: () => events.push("ended"),
-    onSettled: () => events.push("settled"),
   };
   /** Answers pings after so long, or never. */
   const peer = { answersAfterMs: Number.POSITIVE_INFINITY };

@@ -1,13 +1,21 @@
 import type { RpcCode } from "../../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../../base/errors/rpc-error.ts";
-import { OutgoingCall } from "../../call/outgoing-call.ts";
+import { OutgoingCall, type RequestTerms } from "../../call/outgoing-call.ts";
 import type { ControlRequestOptions, ControlRequestSender, PeerLink } from "./peer-link.ts";
 import type { TransferScope } from "./transfer-route.ts";
 
 const defaultTimeoutMs = 10_000;
+const controlTerms: RequestTerms = {
+  priority: "normal",
+  failsWhenFull: false,
+  isOneWay: false,
+  isBuiltin: true,
+  key: undefined,
+};
 
 /** A request by a control method: what one engine asks another, beyond what users call. */
 export class ControlRequest extends OutgoingCall {
+  override readonly terms = controlTerms;
   readonly promise: Promise<unknown>;
   readonly #sender: ControlRequestSender;
   #resolve!: (value: unknown) => void;
@@ -35,10 +43,6 @@ export class ControlRequest extends OutgoingCall {
     } catch (error) {
       this.#fail(error as RpcError);
     }
-  }
-
-  override get builtin(): boolean {
-    return true;
   }
 
   override onValue(value: unknown): void {

@@ -2,7 +2,7 @@ import { RpcError } from "cinnabar";
 import { defaultWindow, InFlightWindow, type WindowLimits } from "../../../src/base/flow/in-flight-window.ts";
 import type { AdmissionOptions } from "../../../src/server/admission-options.ts";
 import { Gate } from "../../../src/server/admission-queue.test-support.ts";
-import { WaitingCalls } from "../../../src/session/calls/waiting-calls.ts";
+import { WaitingCalls } from "../../../src/session/calls/window-queue.ts";
 import { FakeCall } from "../../../src/session/connection/fake-services.test-support.ts";
 import { SimulatedClock } from "../../admission/support/simulation.ts";
 import { seeded } from "../../hostile/support/random.ts";
@@ -65,7 +65,7 @@ class Caller {
   ) {
     const limits = { ...defaultWindow, ...scenario.window };
     this.window = new InFlightWindow(limits);
-    this.window.credits = scenario.credits;
+    this.window.grant(scenario.credits);
     this.waiting = new WaitingCalls({ maxCalls: limits.maxWaiting, maxBytes: limits.maxWaitingBytes });
     this.#clock = clock;
     this.#gate = gate;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { inputBytes } from "./input-bytes.ts";
+import { inputBytes } from "./window-queue.ts";
 
 describe("the estimate of an input's bytes", () => {
   it.each([
