@@ -4,13 +4,17 @@
  * @property {number} failed
  * @property {readonly string[]} problems one sentence for each thing that failed
  * @property {string} [skipped] why nothing was run, where that is no failure
+ * @property {Readonly<Record<string, number>>} [skippedTests] how many tests of each file did not run
  */
 
 /** A diff of long strings has long lines; the name of the file and the test comes first. */
 const maxProblemLength = 400;
+/** Where a device or a system is missing, most files of a stage have tests that did not run. */
+const mostSkippedFiles = 20;
 
 /**
- * A line for each stage, the failures, and the sum as the last line: people are often shown only the end of a log.
+ * What was skipped, a line for each stage, the failures, and the sum as the last line: people are often shown only the end
+ * of a log.
  *
  * @param {readonly { name: string, seconds: number, outcome: Outcome }[]} results
  * @returns {{ text: string, passed: number, failed: number }}
@@ -22,16 +26,25 @@ export function sumOf(results) {
   const lines = [];
   /** @type {string[]} */
   const failures = [];
+  /** @type {string[]} */
+  const skipped = [];
   for (const { name, seconds, outcome } of results) {
     passed += outcome.passed;
     failed += outcome.failed;
     const mark = outcome.failed > 0 ? "FAILED" : outcome.skipped === undefined ? "ok" : "SKIPPED";
     const counts = outcome.skipped ?? `${outcome.passed} passed, ${outcome.failed} failed`;
     lines.push(`${mark.padEnd(9)}${name.padEnd(24)}${seconds.toFixed(0).padStart(5)} s   ${counts}`);
+    const skippedFiles = Object.entries(outcome.skippedTests ?? {});
+    for (const [file, tests] of skippedFiles.slice(0, mostSkippedFiles))
+      skipped.push(`skipped  ${name}: ${file}: ${tests} tests`);
+    if (skippedFiles.length > mostSkippedFiles)
+      skipped.push(`skipped  ${name}: tests of ${skippedFiles.length - mostSkippedFiles} more files`);
     for (const problem of outcome.problems)
       failures.push(`FAILED  ${name}: ${problem.split("\n")[0]?.slice(0, maxProblemLength)}`);
   }
   const text = [
+    ...skipped,
+    ...(skipped.length > 0 ? [""] : []),
     ...lines,
     "",
     ...failures,

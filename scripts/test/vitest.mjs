@@ -52,11 +52,16 @@ export function readReport(report, ending) {
   let failed = 0;
   /** @type {string[]} */
   const problems = [];
+  /** @type {Record<string, number>} */
+  const skippedTests = {};
   for (const file of files.testResults) {
     const name = file.name.replace(root, "");
     const failures = file.assertionResults.filter((result) => result.status === "failed");
-    passed += file.assertionResults.filter((result) => result.status === "passed").length;
+    const passes = file.assertionResults.filter((result) => result.status === "passed").length;
+    passed += passes;
     failed += failures.length;
+    const skipped = file.assertionResults.length - failures.length - passes;
+    if (skipped > 0) skippedTests[name] = skipped;
     for (const { fullName, failureMessages = [""] } of failures)
       problems.push(`${name}: ${fullName.trim()}: ${firstLine(failureMessages[0], name)}`);
     // A file that cannot be loaded has no tests to fail.
@@ -69,7 +74,7 @@ export function readReport(report, ending) {
     failed += 1;
     problems.push(`vitest ended with ${ending} though no test failed: an error outside the tests`);
   }
-  return { passed, failed, problems };
+  return { passed, failed, problems, skippedTests };
 }
 
 /**
