@@ -11,6 +11,8 @@ async function bundleForBrowser(program: string): Promise<{ code: string; module
     input: "program",
     cwd: root,
     platform: "browser",
+    // That of a package names declarations.
+    tsconfig: false,
     resolve: {
       alias: {
         "cinnabar/contract/standard": `${root}src/contract/standard.ts`,
