@@ -6,7 +6,7 @@ import { MappedFile } from "../memory/mapped-file.ts";
 import { closePool, Pool } from "../memory/pool.ts";
 import { Region } from "../memory/region.ts";
 import { RegionCore, type RegionListener, type RegionOrigin } from "../memory/region-core.ts";
-import type { Access, RegionKeys } from "../memory/region-kind.ts";
+import type { Access, OnGranted, RegionKeys } from "../memory/region-kind.ts";
 import { Shares } from "../transfer/handles/shares.ts";
 
 /** What exposed memory needs of its engine. */
@@ -54,11 +54,11 @@ export class ExposedMemory implements RegionListener {
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     access: A,
-    origin: RegionOrigin,
+    { onGranted, ...origin }: RegionOrigin & { readonly onGranted?: OnGranted | undefined },
   ): Region<A> {
     const segments = exposable(views);
     this.#context.assertOpen();
-    return new Region<A>(this.#add(segments, access, origin), this.shares);
+    return new Region<A>(this.#add(segments, access, origin), this.shares, { onGranted });
   }
 
   /** Maps a file and exposes it. */

@@ -16,7 +16,7 @@ import { RegionGrant, type UsedRegistration, type Withdrawal } from "./grant.ts"
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
-import type { Access, OnGranted, RegionKeys } from "./region-kind.ts";
+import type { Access, RegionKeys } from "./region-kind.ts";
 import {
   type KeyIssuer,
   type LastingRegistration,
@@ -48,7 +48,6 @@ export interface QuarantinedMemory {
 
 /** How a region was exposed. */
 export interface RegionOrigin {
-  readonly onGranted?: OnGranted | undefined;
   /** How long its keys live. Default "call". */
   readonly keys?: RegionKeys | undefined;
   /** Where it was exposed, for warnings. */
@@ -76,8 +75,6 @@ export class RegionCore {
   readonly byteLength: number;
   readonly segments: readonly Uint8Array[];
   readonly exposedAt: string;
-  /** Called for each call that is granted it. */
-  readonly onGranted: OnGranted | undefined;
   readonly #listener: RegionListener;
   readonly #parent: RegionCore | undefined;
   readonly #keys: RegionKeys;
@@ -103,7 +100,7 @@ export class RegionCore {
     listener: RegionListener,
     segments: readonly Uint8Array[],
     access: Access,
-    { keys = "call", at = "somewhere", onGranted, parent }: RegionOrigin = {},
+    { keys = "call", at = "somewhere", parent }: RegionOrigin = {},
   ) {
     this.#listener = listener;
     this.#parent = parent;
@@ -111,7 +108,6 @@ export class RegionCore {
     this.segments = segments;
     this.access = access;
     this.exposedAt = at;
-    this.onGranted = onGranted;
     this.byteLength = segments.reduce((sum, { byteLength }) => sum + byteLength, 0);
     if (parent !== undefined) return;
     for (const { buffer } of segments) {

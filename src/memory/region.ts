@@ -4,7 +4,7 @@ import { watchForLeak } from "./leak-watch.ts";
 import type { PutNotification } from "./put-notification.ts";
 import type { QuarantinedMemory, RegionCore } from "./region-core.ts";
 import type { RegionHandle, ShareOptions } from "./region-handle.ts";
-import { type Access, type Granting, regionBrand } from "./region-kind.ts";
+import { type Access, type Granting, type OnGranted, regionBrand } from "./region-kind.ts";
 
 /** Makes handles for the regions of one engine. */
 export interface RegionSharing {
@@ -12,6 +12,7 @@ export interface RegionSharing {
 }
 
 let readCore: (region: Region) => RegionCore;
+let readOnGranted: (region: Region) => OnGranted | undefined;
 
 /**
  * Local memory that a call may grant to its peer. `engine.expose(view, { access })` makes one, the input of a call
@@ -36,16 +37,24 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   readonly #sharing: RegionSharing | undefined;
   /** Keeps the region that this slice was cut from alive, so that it does not count as leaked. */
   readonly #parent: Region<A> | undefined;
+  /** Here and not in the core, which is kept until the region is disposed: the function may hold the region. */
+  readonly #onGranted: OnGranted | undefined;
 
   static {
     readCore = (region) => region.#core;
+    readOnGranted = (region) => region.#onGranted;
   }
 
   /** @internal Regions are made by `engine.expose` and `slice`. */
-  constructor(core: RegionCore, sharing?: RegionSharing, parent?: Region<A>) {
+  constructor(
+    core: RegionCore,
+    sharing?: RegionSharing,
+    { parent, onGranted }: { readonly parent?: Region<A>; readonly onGranted?: OnGranted | undefined } = {},
+  ) {
     this.#core = core;
     this.#sharing = sharing;
     this.#parent = parent;
+    this.#onGranted = onGranted;
     this.byteLength = core.byteLength;
     this.access = core.access as unknown as Granting<A>;
     if (parent === undefined) watchForLeak(this, core);
@@ -94,7 +103,9 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
    * was disposed.
    */
   slice(offset: number, length: number = this.byteLength - offset): Region<A> {
-    return new Region<A>(this.#core.slice(offset, length), this.#sharing, this.#parent ?? this);
+    return new Region<A>(this.#core.slice(offset, length), this.#sharing, {
+      parent: this.#parent ?? this,
+    });
   }
 
   /** Rejects new use now. Releases the memory when the last call that holds it has ended. Safe to call twice. */
@@ -164,6 +175,11 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
 /** The core of a region, for grants, transfers and handles in the layers above. */
 export function coreOf(region: Region): RegionCore {
   return readCore(region);
+}
+
+/** What its user wants to hear of the calls that are granted it. A slice has none. */
+export function onGrantedOf(region: Region): OnGranted | undefined {
+  return readOnGranted(region);
 }
 
 registerRegionClass(Region);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Engine, Region } from "cinnabar";
+import { BulkStream } from "cinnabar-bulk";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
 import { untilTurn } from "../matrix/wait.ts";
@@ -43,6 +44,28 @@ it("regions that are forgotten are disposed, with one warning that says where th
   expect(warnings.map(({ message }) => message)).toEqual([
     expect.stringMatching(/^a region of 10[01] bytes was forgotten .*exposed at .*leak\.test\.ts:\d+/),
   ]);
+});
+
+/** What watches its calls knows it. */
+function forgetWatched(engine: Engine): void {
+  const region: Region = engine.expose(new Uint8Array(4), {
+    access: "read",
+    onGranted: () => () => region.dispose(),
+  });
+}
+
+it("a region whose calls are watched by what knows it is found, too", async () => {
+  const engine = await openEngine();
+  forgetWatched(engine);
+  await collected(() => engine.stats().regions === 0 && warnings.length > 0, "the region is collected");
+});
+
+it("a byte stream that was encoded, and went with no call, lets go of its ring without a warning", async () => {
+  const engine = await openEngine();
+  (() => JSON.stringify(new BulkStream(engine, "read", { chunkBytes: 4096 })))();
+  expect(engine.stats().regions).toBe(1);
+  await collected(() => engine.stats().regions === 0, "the ring is collected");
+  expect(warnings).toEqual([]);
 });
 
 it("a region that is held, by itself or by a slice, is not taken for forgotten; nor is one that was disposed or closed", async () => {

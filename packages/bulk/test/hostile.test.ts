@@ -108,6 +108,35 @@ describe("the requests about byte streams", () => {
       expect(await failure(asks[method](input))).toMatchObject({ code: "invalid_argument" });
   });
 
+  it("give a handler no bytes of a stream that came with another call", async () => {
+    const first = deferred<Parameters<Handlers["up"]>[0]["data"]>();
+    const release = deferred();
+    const { owner, lend } = await lending({
+      async up({ data }) {
+        first.resolve(data);
+        await release.promise;
+      },
+      async down(_, call) {
+        const error = await failure(
+          readable(call, await first.promise)
+            .getReader()
+            .read(),
+        );
+        release.resolve();
+        throw error;
+      },
+    });
+    const up = new BulkStream(owner, "read", small);
+    const upped = lend.up({ data: up });
+    up.writable
+      .getWriter()
+      .write(new Uint8Array(5))
+      .catch(() => {});
+    const downed = failure(lend.down({ data: new BulkStream(owner, "write", small) }));
+    expect(await downed).toMatchObject({ code: "permission_denied" });
+    await upped;
+  });
+
   it("refuse a handler that asks out of turn, and serve on", async () => {
     const { owner, lend } = await lending({
       async up({ data }, call) {

@@ -2,7 +2,7 @@ import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import { type Grant, withEnds } from "../../memory/grant.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
-import { coreOf, Region } from "../../memory/region.ts";
+import { coreOf, onGrantedOf, Region } from "../../memory/region.ts";
 import { unregistered } from "../../memory/region-registration.ts";
 import { RemoteRegion } from "../../memory/remote-region.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
@@ -60,7 +60,7 @@ export class GrantingCodec implements RegionCodec {
     const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor));
-    const onEnded = coreOf(region).onGranted?.(this.#peer.peerName);
+    const onEnded = onGrantedOf(region)?.(this.#peer.peerName);
     if (onEnded !== undefined) call.observe(onEnded);
     this.flags = frameFlag.grants;
     return writeRegionDescriptor(descriptor);

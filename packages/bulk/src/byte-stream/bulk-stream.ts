@@ -85,6 +85,9 @@ const served = implement(ByteStreams, {
   },
 });
 
+/** A stream that was encoded, for a log say, may be forgotten without a call. Then its region ends with it. */
+const encoded = new FinalizationRegistry<Region>((region) => region.dispose());
+
 /** Engines that serve the requests of the other sides. */
 const serving = new WeakSet<Engine>();
 
@@ -198,11 +201,20 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
 
   /** What a request carries. The ring is exposed when the stream is first encoded. */
   #describe(): StreamDescriptor<Region> {
-    this.#region ??= this.#engine.expose(this.#ring.bytes, {
+    const ring = this.#region ?? this.#expose();
+    return { stream: this.#name, ...this.#shape, ring };
+  }
+
+  #expose(): Region {
+    const stream = new WeakRef(this);
+    const region = this.#engine.expose(this.#ring.bytes, {
       access: this.direction as StreamDirection,
-      onGranted: (peer) => this.#onGranted(peer),
+      // The registry below keeps the region, which must not keep the stream.
+      onGranted: (peer) => (stream.deref() as BulkStream).#onGranted(peer),
     });
-    return { stream: this.#name, ...this.#shape, ring: this.#region };
+    encoded.register(this, region);
+    this.#region = region;
+    return region;
   }
 
   #onGranted(peer: string): (error: RpcError | undefined) => void {
