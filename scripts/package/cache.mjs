@@ -6,8 +6,8 @@ import { fileURLToPath } from "node:url";
 
 /** Where sysroots, libraries and roots of tests are kept between runs; all of it can be made again. */
 export function cacheFolder() {
-  const { CINNABAR_PACKAGE_CACHE, XDG_CACHE_HOME } = process.env;
-  return CINNABAR_PACKAGE_CACHE || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "cinnabar-package");
+  const { XDG_CACHE_HOME } = process.env;
+  return join(XDG_CACHE_HOME || join(homedir(), ".cache"), "cinnabar-package");
 }
 
 /**

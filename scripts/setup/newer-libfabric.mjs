@@ -29,8 +29,8 @@ export async function newerLibfabric(suite) {
 }
 
 function cacheFolder() {
-  const { CINNABAR_LIBFABRIC_CACHE, XDG_CACHE_HOME } = process.env;
-  return CINNABAR_LIBFABRIC_CACHE || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "cinnabar-libfabric");
+  const { XDG_CACHE_HOME } = process.env;
+  return join(XDG_CACHE_HOME || join(homedir(), ".cache"), "cinnabar-libfabric");
 }
 
 /** Programs by the Debian package that brings them. */

@@ -67,7 +67,7 @@ export function fuzzDisks() {
       "packages/nvme/src/authentication/fuzz",
       "--testTimeout=7200000",
     ],
-    env: { CINNABAR_FUZZ_MESSAGES: "10000000" },
+    env: { CINNABAR_AMOUNT: "10000000" },
     timeoutMs: 4 * 3600_000,
   });
 }

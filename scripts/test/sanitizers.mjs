@@ -109,7 +109,7 @@ async function runNative(name, messages, args) {
   const env = {
     ...options,
     LSAN_OPTIONS: `suppressions=${join(root, "native", "test", "lsan.supp")}:print_suppressions=0`,
-    CINNABAR_FUZZ_MESSAGES: String(messages),
+    CINNABAR_AMOUNT: String(messages),
   };
   return withFindings(await runNativeTests("asan", env, args), found());
 }

@@ -64,7 +64,7 @@ describe("links between documents", () => {
 describe("paths of sources that documents name", () => {
   const rooms = /`((?:bench|examples|native|packages|scripts|site|src|test)\/[\w./-]+)`/g;
   /** Made by a command, or a pattern for names. */
-  const isMade = (path: string) => /^native\/build|\/(build|dist|node_modules)\/|NAME/.test(path);
+  const isMade = (path: string) => /^native\/build|\/(build|dist|node_modules)\/|NAME|\bmine\./.test(path);
   // What was done at a time has the names of that time.
   const current = pages.filter((page) => !/^CHANGELOG|^docs\/results\//.test(page));
   const named = current.flatMap((page) =>

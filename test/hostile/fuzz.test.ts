@@ -125,8 +125,8 @@ function mutate(messages: readonly Uint8Array[], random: () => number, attacker:
 }
 
 it("a server survives mutated messages, serves on, and ends at rest", async () => {
-  const seed = Number(process.env.CINNABAR_FUZZ_SEED ?? Date.now() % 2 ** 31);
-  console.log(`fuzz: CINNABAR_FUZZ_SEED=${seed}`);
+  const seed = Number(process.env.CINNABAR_SEED ?? Date.now() % 2 ** 31);
+  console.log(`fuzz: CINNABAR_SEED=${seed}`);
   const random = seeded(seed);
   const victim = await Victim.open({ limits: { maxSessions: 40 }, heartbeatMs: 200 });
   const messages = await recordSession(victim.url);

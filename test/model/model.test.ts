@@ -11,13 +11,11 @@ vi.mock("../../src/fabric/open-port.ts", () => import("./support/ports.ts"));
 const all = 10_000;
 const parts = 5;
 
-/**
- * `CINNABAR_SEED` plays that one schedule and prints it; `CINNABAR_SCHEDULES` says how many are played, from seed
- * `CINNABAR_FIRST_SEED` on.
- */
-const { CINNABAR_SEED: only, CINNABAR_SCHEDULES: schedules, CINNABAR_FIRST_SEED: first } = process.env;
-const count = only === undefined ? Number(schedules ?? (isLong ? all : all / parts)) : 1;
-const firstSeed = Number(only ?? first ?? (isLong ? 1 : 1 + (all / parts) * partOfCommit()));
+/** `CINNABAR_AMOUNT` schedules are played from `CINNABAR_SEED` on. A seed alone is played once and printed. */
+const { CINNABAR_SEED: first, CINNABAR_AMOUNT: amount } = process.env;
+const only = amount === undefined ? first : undefined;
+const count = only === undefined ? Number(amount ?? (isLong ? all : all / parts)) : 1;
+const firstSeed = Number(first ?? (isLong ? 1 : 1 + (all / parts) * partOfCommit()));
 
 /** Each commit plays one part, and plays the same one again. */
 function partOfCommit(): number {

@@ -14,10 +14,10 @@ import { endAllPeers } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-/** How long it goes on over each fabric, unless `CINNABAR_CHAOS_SECONDS` says otherwise. */
-const seconds = Number(process.env.CINNABAR_CHAOS_SECONDS ?? (underSanitizers ? 10 : isLong ? 30 : 6));
+/** How long it goes on over each fabric, unless `CINNABAR_AMOUNT` says otherwise. */
+const seconds = Number(process.env.CINNABAR_AMOUNT ?? (underSanitizers ? 10 : isLong ? 30 : 6));
 /** Which servers are struck, how and when. What comes of it is up to the machine. */
-const seed = Number(process.env.CINNABAR_CHAOS_SEED ?? Date.now() % 2 ** 31);
+const seed = Number(process.env.CINNABAR_SEED ?? Date.now() % 2 ** 31);
 const heartbeatMs = 400;
 const servers = 4;
 const clients = 4;
@@ -62,7 +62,7 @@ describe.each(fabricsAndNet)(
   "four servers that are killed, stopped and restarted, and four clients, over %s",
   (fabric) => {
     const timeout = seconds * 1000 + (underSanitizers ? 240_000 : 120_000);
-    it(`lose no call, answer none wrongly and leave nothing (CINNABAR_CHAOS_SEED=${seed})`, {
+    it(`lose no call, answer none wrongly and leave nothing (CINNABAR_SEED=${seed})`, {
       timeout,
     }, async () => {
       const random = seeded(seed);

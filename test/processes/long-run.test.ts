@@ -10,7 +10,7 @@ import { endAllPeers, mebi } from "./support/peers.ts";
 afterEach(endAllPeers);
 
 /** How often as much; ten times as much says ten times as exactly what is left behind, and takes ten times as long. */
-const times = Number(process.env.CINNABAR_LONG_RUN ?? (underSanitizers ? 0.02 : isLong ? 1 : 0.2));
+const times = Number(process.env.CINNABAR_AMOUNT ?? (underSanitizers ? 0.02 : isLong ? 1 : 0.2));
 
 /**
  * In the long form a million calls one after the other, and a hundred thousand given up, over all fabrics; most where

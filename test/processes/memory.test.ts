@@ -41,9 +41,9 @@ describe.each(fabrics)("processes that share memory over %s", (fabric) => {
   });
 });
 
-/** The length of the file that is copied, in the long form a gibibyte; CINNABAR_STREAM_BYTES says otherwise. */
+/** The length of the file that is copied, in the long form a gibibyte; CINNABAR_AMOUNT says otherwise. */
 const fileMebi = underSanitizers ? 64 : isLong ? 1024 : 384;
-const fileBytes = Number(process.env.CINNABAR_STREAM_BYTES ?? fileMebi * mebi);
+const fileBytes = Number(process.env.CINNABAR_AMOUNT ?? fileMebi * mebi);
 /** VmHWM: everything a process has ever had resident, Node itself included. */
 const residentBytes = 256 * mebi;
 

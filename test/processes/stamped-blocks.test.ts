@@ -9,8 +9,8 @@ import { Child, endAllChildren } from "./support/child.ts";
 const nqn = "nqn.2026-11.test:disk";
 const hostNqn = "nqn.2026-11.test:host";
 const diskBlocks = 16_384;
-/** Blocks that are written over each transport. CINNABAR_STAMPED_BLOCKS says how many it shall be over all three. */
-const wanted = Number(process.env.CINNABAR_STAMPED_BLOCKS ?? (isLong ? 10_000_000 : 120_000)) / 3;
+/** Blocks that are written over each transport. CINNABAR_AMOUNT says how many it shall be over all three. */
+const wanted = Number(process.env.CINNABAR_AMOUNT ?? (isLong ? 10_000_000 : 120_000)) / 3;
 /** How often one of both sides is killed: the target, the host, the target … */
 const kills = Math.max(4, Math.round(wanted / 50_000));
 /** 1,000 blocks a second: less than the slowest disk that was seen. */

@@ -16,7 +16,7 @@ const patient: ClientOptions = {
   retry: { attempts: 100, baseDelayMs: 4, maxDelayMs: 16, budget: { ratio: 100, perSecond: 1e6 } },
 };
 
-const seed = Number(process.env.CINNABAR_RETRY_SEED ?? Date.now() % 2 ** 31);
+const seed = Number(process.env.CINNABAR_SEED ?? Date.now() % 2 ** 31);
 
 /** Executions by the number booked, and a handler that counts them; some end at once, some take their time. */
 function ledger(random: () => number, pair: () => LossyPair) {
@@ -75,7 +75,7 @@ function expectNothingHeld(pair: LossyPair): void {
   expect([pair.server.host.wheel.size, pair.server.replays.size], "executions").toEqual([0, 0]);
 }
 
-describe(`a method with replay (CINNABAR_RETRY_SEED=${seed})`, () => {
+describe(`a method with replay (CINNABAR_SEED=${seed})`, () => {
   it("executes each call exactly once, whatever requests, answers and sessions are lost", async () => {
     const random = seeded(seed);
     const { executions, implementation } = ledger(random, () => pair);

@@ -1,4 +1,4 @@
-// `npm run live-gates [-- [--short] [--out FILE] GATE …]`: runs the live gates of the failure detector with real
+// `node build/packages/group/test/live-gates/main.js [-- [--short] [--out FILE] GATE …]`: runs the live gates of the failure detector with real
 // processes, in their long form unless told otherwise. Without a name it runs all. It exits with 1 where a gate does not
 // hold. `--json` prints the figures of one gate as they are, for another process of this program.
 import { writeFileSync } from "node:fs";
@@ -63,7 +63,7 @@ function page(lines: readonly string[], skipped: readonly string[], missed: numb
   const form = [isShort ? " --short" : "", ...positionals.map((id) => ` ${id}`)].join("");
   return `# The failure detector and groups, live
 
-\`npm run live-gates${form && ` --${form}`}\` on ${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${availableParallelism()} processors:
+\`node build/packages/group/test/live-gates/main.js${form && ` --${form}`}\` on ${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${availableParallelism()} processors:
 **${verdict(missed)}.**
 
 Written by that command. T is the period of the detectors. Every member is a process with a detector over UDP. Members

@@ -5,14 +5,14 @@ import { authenticate } from "./host-side.ts";
 import { hashNames, makeSecret, parseSecret, type Secret } from "./secret.ts";
 
 /** How many runs are tried. The stage disks-fuzz of `npm test` sets ten million messages. */
-const runs = Math.ceil(Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 5_000) / 5);
+const runs = Math.ceil(Number(process.env.CINNABAR_AMOUNT ?? 5_000) / 5);
 const ends = { hostNqn: "nqn.2026-11.test:host", subsystemNqn: "nqn.2026-11.test:disk" };
 const newSecret = (): Secret => parseSecret(makeSecret()) as Secret;
 const secret = newSecret();
 const controllerSecret = newSecret();
 
 it(`${runs} runs with mutated messages prove nothing without the secret, and break neither side`, async () => {
-  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 1));
+  const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const mutated = (message: Buffer): Buffer => {
     if (next(3) === 0) return message;
     const copy = Buffer.from(message);

@@ -11,7 +11,7 @@ import { magic, option, optionReply } from "./protocol.ts";
 import { TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
 
 /** How many mutated messages are tried. The stage disks-fuzz of `npm test` sets ten million. */
-const messages = Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 5_000);
+const messages = Number(process.env.CINNABAR_AMOUNT ?? 5_000);
 
 const extremes32 = [0, 1, 511, 4096, 65_536, 65_537, 2 ** 25, 2 ** 25 + 1, 2 ** 31, 2 ** 32 - 1];
 const extremes64 = [
@@ -27,7 +27,7 @@ const extremes64 = [
 ];
 
 it(`${messages} mutated messages of NBD get answers of the protocol or the end of the connection`, async () => {
-  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 1));
+  const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const { opening, request, mutated, push } = clientBy(next);
   const device = losesPower(memoryDevice({ bytes: 2 ** 20, blockBytes: 512 }));
   const counts = { reads: 0, writes: 0, others: 0, failed: 0 };
@@ -55,7 +55,7 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
 const messagesBeforeTls = messages / 10;
 
 it(`${messagesBeforeTls} mutated messages before TLS get no answer but that TLS is required`, async () => {
-  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 2));
+  const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 2));
   const { opening, request, mutated, push } = clientBy(next);
   const pair = new TestAuthority("an authority").issue("server");
   const tls = new TlsUpgrade("fuzz", resolveNested("fuzz", "tls", pair, tlsFields));

@@ -11,14 +11,14 @@ import { pduFlag, pduParts, pduType } from "./pdu.ts";
 import { TcpQueue } from "./queue.ts";
 
 /** How many mutated PDUs are tried. The stage disks-fuzz of `npm test` sets ten million. */
-const messages = Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 5_000);
+const messages = Number(process.env.CINNABAR_AMOUNT ?? 5_000);
 const extremes = [0, 1, 8, 23, 24, 72, 128, 4096, 65_536, 2 ** 24, 2 ** 31, 2 ** 32 - 1];
 const answers: readonly number[] = [
   ...[pduType.icResp, pduType.c2hTermReq, pduType.capsuleResp, pduType.c2hData, pduType.r2t],
 ];
 
 it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end of the connection`, async () => {
-  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 1));
+  const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const device = memoryDevice({ bytes: 2 ** 20 });
   const namespaces = new Map([[1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access() }]]);
   const subsystem = { nqn: "nqn.2026-11.test:disk", serial: "1", model: "test", namespaces };
