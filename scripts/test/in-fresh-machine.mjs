@@ -10,6 +10,7 @@ const [who = "", root = ""] = process.argv.slice(2);
 const { checkout, node, npm, report } = JSON.parse(process.env.FRESH_MACHINE ?? "");
 const home = who === "user" ? "/home/user" : "/root";
 const clone = join(home, "cinnabar");
+const smokeOfTests = ["native", "vitest", "test/unary/", "test/bulk/", "test/streams/"];
 const certificates = "/etc/ssl/certs/ca-certificates.crt";
 
 let failed = false;
@@ -49,8 +50,6 @@ async function tryAsRoot() {
     smoke.output,
   );
 }
-
-const smokeOfTests = ["native", "vitest", "test/unary/", "test/bulk/", "test/streams/"];
 
 /** @param {string} what @param {{ offline?: boolean }} [options] */
 async function demo(what, options) {
