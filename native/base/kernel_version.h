@@ -10,7 +10,8 @@ namespace cinnabar::base {
 
 using KernelVersion = std::pair<unsigned, unsigned>;
 
-/// The first two numbers of a kernel's release, as uname(2) gives it; {0, 0} where there are none.
+/// The first two numbers of a kernel's release, as uname(2) gives it; {0, 0} for a release without
+/// numbers.
 inline KernelVersion kernelVersion(std::string_view release) {
   KernelVersion version;
   const char* end = release.data() + release.size();

@@ -20,7 +20,7 @@ class Thread {
   /// others are for threads that know what to do with them.
   bool start(std::function<void()> body);
   bool runs() const { return static_cast<bool>(body_); }
-  /// Waits for its end, which its owner has told it of, if it runs at all.
+  /// Waits for the thread's end, if the thread runs. Its owner has asked it to end before.
   void join();
 
  private:

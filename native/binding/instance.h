@@ -51,7 +51,7 @@ struct QueuePairsHolder {
   std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
 };
 
-/// Tells of lost pages of the files that an environment has mapped.
+/// Reports lost pages of the files that an environment has mapped.
 struct AlarmHolder {
   std::shared_ptr<const base::Fd> alarm;  // an eventfd, which the files share
   Wake* wake = nullptr;                   // deletes itself

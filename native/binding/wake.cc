@@ -11,12 +11,12 @@
 namespace cinnabar::binding {
 namespace {
 
-// How long a sleeper waits before it tries again what a provider would not take. No event may tell
-// of the change: a tcp peer that comes back, a shared queue drained by a peer that was asked to
-// ring and died.
+// How long a sleeper waits before it tries again an operation that a provider did not accept. The
+// change may cause no event: a tcp peer comes back, or a peer dies that was to ring after it
+// drained a shared queue.
 constexpr unsigned long long kRetryMs = 10;
 
-// Between looks where no descriptor tells: a part of how long nothing has come, in these bounds.
+// The pause between looks at a polled port: a fraction of the time without news, in these bounds.
 constexpr unsigned long long kShortestLookMs = 1;
 constexpr unsigned long long kLongestLookMs = 10;
 constexpr unsigned long long kLookPart = 32;

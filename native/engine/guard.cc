@@ -111,8 +111,8 @@ Guard::Lock Guard::drive() {
   }
   if (asleep_.load(std::memory_order_relaxed)) {
     asleep_ = false;
-    // It sleeps on a descriptor that will not tell of an owner who is awake. One of the two sees
-    // the other's word.
+    // The guard sleeps on a descriptor that does not report an owner that is awake. One of the two
+    // threads sees the other's store.
     if (resting_ && resting_.exchange(false)) signal();
   }
   return lock;
@@ -255,8 +255,8 @@ bool Guard::tryTurn(uint64_t now, StandIn* outlook) {
   return true;
 }
 
-/// Sleeps for so long at most, or until a signal, or until the port's descriptor tells; whether it
-/// was that.
+/// Sleeps for at most `ns`, or until a signal, or until the port's descriptor is readable. Returns
+/// whether the descriptor was readable.
 bool Guard::wait(bool descriptor, uint64_t ns) {
   pollfd watched[] = {{signal_.get(), POLLIN, 0}, {port_.waitFd(), POLLIN, 0}};
   timespec timeout{static_cast<time_t>(ns / (1000 * kMs)), static_cast<long>(ns % (1000 * kMs))};

@@ -109,17 +109,18 @@ class Port {
   /// ring takes in n entries now: messages that have left. 0: there is something to do. Negative:
   /// an error.
   int arm();
-  /// The descriptor has told, or it is time to look, while the port sleeps. Takes in what there is,
-  /// and whether the sleep goes on: if nothing of it is for the reader, who need not know.
+  /// To call while the port sleeps, when its descriptor is readable or it is time to look. Takes in
+  /// completions. Returns true if none of them concerns the reader, so that the sleep goes on.
   bool sleepsOn();
   void wake();
   bool isAsleep() const { return asleep_; }
   /// Level-triggered; valid until the port is closed. -1 where the port is polled.
   int waitFd() const { return transport_->waitFd(); }
-  /// Whether no descriptor tells of what comes, so that the sleeper has to look by itself.
+  /// Whether the port has no descriptor that reports completions, so that the sleeper has to look
+  /// by itself.
   bool isPolled() const { return waitFd() < 0; }
-  /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
-  /// look again by itself.
+  /// Whether an operation waits for a change that `waitFd` may not report, so that the sleeper has
+  /// to look again by itself.
   bool wantsRetry() const {
     return !addresses_.waiting.empty() || slots_.wantsRetry() || endsLingering_ ||
            transport_->wantsLook();
@@ -199,17 +200,17 @@ class Port {
   transport::Pool<Part> parts_;
   uint32_t sends_ = 0;  // under way
   uint32_t mostParked_ = 0;
-  std::vector<uint32_t> disconnected_;  // addresses, not told yet
-  // Addresses that are forgotten though the provider still works at them, and since when.
+  std::vector<uint32_t> disconnected_;  // addresses whose end is not reported yet
+  // Forgotten addresses at which the provider still works, and since when.
   std::unordered_map<uint32_t, uint64_t> lingering_;
-  bool endsLingering_ = false;        // perhaps some of them, soon
-  std::vector<uint32_t> freeParked_;  // tokens of parked messages that may be given again
+  bool endsLingering_ = false;        // some of them may end soon
+  std::vector<uint32_t> freeParked_;  // tokens of parked messages that are free again
   uint32_t transfers_ = 0;
 
   std::unique_ptr<transport::Transport> transport_;  // null once closed
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
-  // Since it was, a look has ended before the end, or has used up the receives: the provider may
-  // hold bytes of which its descriptor does not tell.
+  // Since then a look has ended before the queue's end, or has used up the receives. The provider
+  // may hold bytes that its descriptor does not report.
   bool holdsBack_ = true;
   bool asleep_ = false;
   bool tookIn_ = false;         // a look before a sleep has found something

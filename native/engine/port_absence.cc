@@ -10,8 +10,8 @@
 namespace cinnabar::engine {
 namespace {
 
-// Work that a provider finishes only while it is polled tells of it by no descriptor, nor does a
-// peer that takes messages again.
+// How often to look. No descriptor reports work that a provider finishes only while it is polled,
+// nor a peer that accepts messages again.
 constexpr uint64_t kGlanceNs = 10'000'000;
 
 /// Seals a vouch's next message. Returns false if no message is left.
@@ -82,7 +82,8 @@ StandIn Port::standIn(uint64_t nowNs, uint64_t absentNs) {
   return outlook;
 }
 
-/// A message is for the reader. Here it only tells that its sender is waiting for a word.
+/// A message is for the reader. In the reader's absence it only shows that its sender waits for an
+/// answer.
 void Port::onMessageInAbsence(const uint8_t* bytes, size_t length) {
   if (length < kMarkAt + kMarkBytes) return;
   uint64_t mark;

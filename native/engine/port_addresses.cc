@@ -38,7 +38,7 @@ const transport::ProcessCredentials* Port::processOf(uint32_t index) {
   return address != nullptr && address->peer->process ? &*address->peer->process : nullptr;
 }
 
-/// Tells of connections that have ended, behind all that had come by them.
+/// Reports ended connections, after all completions that came from them.
 void Port::tellDisconnected() {
   for (uint32_t index : disconnected_)
     completions_.deliver({.kind = Completion::disconnected, .token = index});
@@ -70,11 +70,11 @@ bool Port::cutOff(uint32_t index) {
   return address.posted > 0 && !isShared(index) && transport_->cutOff(*address.peer);
 }
 
-/// Ends connections that nobody uses and that have not ended by themselves. A device may never tell
-/// what became of a send over a link that went down; the peer is refused another connection until
-/// then. What was said last, a goodbye say, has long arrived if it ever will. Another session may
-/// have the connection, such as a vain attempt to connect again. Then it ends when that session is
-/// forgotten, and nothing is looked for until then.
+/// Ends connections that have no user and have not ended by themselves. After a link failure a
+/// device may never complete a send, and the peer is refused a new connection until then. The last
+/// message, a goodbye for example, has arrived by now or is lost. Another session may use the
+/// connection, such as a failed attempt to connect again. The connection then ends when that
+/// session is forgotten, and is not watched until then.
 void Port::endLingering() {
   uint64_t nowNs = base::nowNs();
   auto lingerNs = std::chrono::nanoseconds(traits().linger).count();
@@ -139,7 +139,7 @@ void Port::takeNews() {
   completions_.deliver(entry);
 }
 
-/// Whom it concerns is settled now: who is admitted before it is told did not have the connection.
+/// Selects the addresses now: one that is admitted before the report did not have this connection.
 void Port::noteDisconnected(const std::vector<fi_addr_t>& peers) {
   if (peers.empty()) return;
   for (uint32_t index = 0; index < addresses_.size(); ++index) {

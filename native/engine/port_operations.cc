@@ -284,8 +284,9 @@ void Port::advance() {
     finish(over.operation, over.status);
 }
 
-/// Ends an operation whose turn never comes. JavaScript is told now; a transfer that is at the
-/// provider in part keeps its record and its regions until the provider has let go of them.
+/// Ends an operation before all of it is posted. JavaScript gets its completion now. A transfer
+/// with parts at the provider keeps its record and its regions until the provider has completed
+/// these.
 void Port::cut(Operation* operation, uint32_t status, uint32_t providerError) {
   if (operation->parts == 0) return finish(operation, status, providerError);
   answer(*operation, status, providerError);
@@ -293,8 +294,8 @@ void Port::cut(Operation* operation, uint32_t status, uint32_t providerError) {
   operation->state = Operation::State::posted;
 }
 
-/// The end of an operation: the completion if there was none yet, and whatever it held is free
-/// again.
+/// The end of an operation: delivers its completion, unless it is delivered already, and frees what
+/// the operation held.
 void Port::finish(Operation* operation, uint32_t status, uint32_t providerError) {
   if (!operation->answered) answer(*operation, status, providerError);
   uint32_t index = operation->address;

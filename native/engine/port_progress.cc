@@ -149,8 +149,8 @@ bool Port::sleepsOn() {
   return false;
 }
 
-/// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or
-/// is to be done now. That messages have left is not news: the ring may tell of them afterwards.
+/// Polls, and makes sure that the descriptor reports what comes next. Returns 1 then; 0 if
+/// something came or is to be done now. Sent messages are not news: the ring may report them later.
 int Port::prepareSleep() {
   uint32_t before = completions_.ring.newsTail();
   auto busy = [&] {
@@ -239,7 +239,7 @@ bool Port::reap() {
 bool Port::reapError() {
   fi_cq_err_entry error{};
   if (transport_->readError(&error) != 1) return false;
-  // A peer's write that did not arrive whole is for the peer to hear of.
+  // A peer's write that did not arrive whole is reported to the peer.
   if (error.flags & FI_REMOTE_WRITE) return true;
   auto* context = static_cast<transport::Context*>(error.op_context);
   if (context == nullptr) return true;

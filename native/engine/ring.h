@@ -44,13 +44,13 @@ struct Entry {
 
 /// Writes completions into the ring that JavaScript reads. Does not own the memory.
 ///
-/// The reader's thread is the one that calls `reclaim`. Another may write meanwhile, as the guard
-/// does: where the reader has come to is known as of its last `reclaim`, and nothing else of what
-/// it writes is looked at. What was written is for the reader to see once it has been told so.
+/// The reader's thread is the one that calls `reclaim`. Another thread, such as the guard, may
+/// write meanwhile. The writer knows the reader's position from the last `reclaim` and reads
+/// nothing else that the reader writes. The reader looks at new entries only after it was notified.
 ///
-/// What JavaScript writes is not trusted: only the head word is read, a head outside of what was
-/// written counts as "nothing consumed", and which receive slot an entry carried is remembered
-/// here, not read back.
+/// What JavaScript writes is not trusted. Only the head word is read. A head outside of the written
+/// entries counts as "nothing consumed". The receive slot of an entry is remembered here, not read
+/// back.
 class Ring {
  public:
   static constexpr uint32_t kNoSlot = UINT32_MAX;
@@ -59,9 +59,9 @@ class Ring {
 
   /// Entries that the reader had not passed at the last `reclaim`.
   uint32_t readable() const { return tail_ - reclaimed_; }
-  /// Whether one of them tells more than that a message has left.
+  /// Whether one of them reports more than a sent message.
   bool hasNews() const { return static_cast<int32_t>(newsTail_ - reclaimed_) > 0; }
-  /// Behind the last such entry ever written, mod 2^32.
+  /// The position after the last such entry ever written, mod 2^32.
   uint32_t newsTail() const { return newsTail_; }
   uint32_t room() const { return kRingEntries - readable(); }
   /// Entries ever written, mod 2^32.
@@ -120,7 +120,7 @@ class Completions {
  public:
   explicit Completions(uint32_t* words) : ring(words) {}
 
-  /// For what the provider tells, which stays in its queue while there is no room.
+  /// For the provider's completions, which stay in its queue while there is no room.
   Ring ring;
 
   void deliver(const Entry& entry) {

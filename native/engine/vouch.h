@@ -12,8 +12,8 @@
 
 namespace cinnabar::engine {
 
-// Where a message carries what tells its session from any other, eight bytes that only the peer
-// knows. A contract with src/wire/message.ts.
+// Where a message carries its session's mark: eight bytes that only the peer knows. A contract with
+// src/wire/message.ts.
 constexpr size_t kMarkAt = 8;
 constexpr size_t kMarkBytes = 8;
 
@@ -25,13 +25,13 @@ constexpr size_t kSealedBytes = 64;
 // Far less than one key may seal, far more than a guard ever says.
 constexpr uint64_t kMostSealed = uint64_t{1} << 32;
 
-/// What the guard says for an absent reader, and to whom. The bytes are a whole message, made
-/// beforehand by the owner. The guard reads nothing but the mark of what comes in.
+/// The message that the guard sends for an absent reader. The owner makes the bytes, a whole
+/// message, beforehand. The guard reads only the mark of incoming messages.
 struct Vouch {
   uint64_t mark = 0;             // in the peer's messages to us, as it lies in memory
   std::vector<uint8_t> message;  // short enough to be injected; kSealedBytes long if it is sealed
-  uint64_t everyNs = 0;          // from one answer to the next
-  uint64_t forNs = 0;            // how long of one absence it is said
+  uint64_t everyNs = 0;          // between two answers
+  uint64_t forNs = 0;            // how long of one absence the guard sends it
   bool asked = false;            // the peer has sent something in this absence
   uint64_t dueNs = 0;
   std::unique_ptr<crypto::Aead> seal;  // nobody else's, as each count is sealed once; or nullptr

@@ -11,8 +11,8 @@
 
 namespace cinnabar::fabric {
 
-/// One way in which a provider offers an endpoint here, as fi_getinfo(3) tells it: a device at an
-/// address. Strings are empty and numbers 0 where it tells nothing.
+/// One way in which a provider offers an endpoint here, as fi_getinfo(3) reports it: a device at an
+/// address. Strings are empty and numbers 0 where it reports nothing.
 struct DomainReport {
   std::string domain;
   std::string fabric;

@@ -24,10 +24,10 @@ constexpr size_t kMostDrainTurns = 1024;
 // Twice what rxm lets pass between two looks at its connections, and some.
 constexpr auto kRest = std::chrono::milliseconds(25);
 
-// What soft-iWARP sends in the place of a longer header (MAX_HDR_INLINE of its siw_qp_tx.c).
+// What soft-iWARP sends instead of a longer header (MAX_HDR_INLINE of its siw_qp_tx.c).
 constexpr size_t kTornBytes = 32;
 
-/// What libfabric's variable says; 0 if it is no number.
+/// The value of libfabric's variable; 0 if it is not a number.
 size_t numberIn(const char* variable) {
   const char* value = getenv(variable);
   return value == nullptr ? 0 : strtoul(value, nullptr, 0);
@@ -38,9 +38,9 @@ void adopt(Fid<T>& holder, T* object) {
   holder.reset(object);
 }
 
-/// The member of a queue's epoll set that is itself an epoll set: the one that watches the
-/// provider's sockets. Completions made by our own calls do not show there, but those are read
-/// after fi_trywait anyway. -1 if there is none.
+/// The member of a queue's epoll set that watches the provider's sockets, an epoll set itself.
+/// Completions of our own calls do not show there, but those are read after fi_trywait anyway. -1
+/// without such a member.
 int socketWaitFd(int queueFd) {
   // One "tfd:" line a member (proc(5), /proc/pid/fdinfo).
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(queueFd));

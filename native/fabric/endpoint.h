@@ -54,11 +54,11 @@ struct EndpointTraits {
   size_t sayBytes = 0;
   size_t maxMessageBytes = 0;
   size_t extents = 1;         // that one read or write takes
-  size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
+  size_t immediateBytes = 0;  // that a write can carry to its target beside its length; 0 or 8
   int mrMode = 0;
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
-  /// Owned by the completion queue. -1: the provider has none (FI_WAIT_FD), so a sleeper has to
-  /// look.
+  /// Owned by the completion queue. -1: the provider has no descriptor (FI_WAIT_FD), so a sleeper
+  /// has to look.
   int waitFd = -1;
   /// Once fi_trywait has let a reader sleep, the descriptor stays readable for as long as there is
   /// something to read. Where it does not, a sleeper has to look once more.
@@ -82,9 +82,9 @@ struct EndpointTraits {
   /// If not 0: an extent of at most this many bytes arrives damaged where it crosses a page of the
   /// memory that it is read from.
   size_t tornBytes = 0;
-  /// Nobody hears of a connection that was refused, and it is made again and again.
+  /// The provider does not report a refused connection, and tries to connect again and again.
   bool hidesRefusals = false;
-  /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).
+  /// The provider trusts the bytes of every peer that can connect (Quirk::trustsStreams).
   bool trustsStreams = false;
   Granted granted;
 };

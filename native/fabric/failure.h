@@ -17,7 +17,7 @@ struct Failure {
   std::string message;
 };
 
-/// A value, or why there is none. Exceptions are not used anywhere in the native code.
+/// A value, or the reason of its absence. The native code uses no exceptions.
 template <typename T>
 class Result {
  public:

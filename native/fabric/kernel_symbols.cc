@@ -12,7 +12,7 @@
 namespace cinnabar::fabric {
 namespace {
 
-/// In the place of fopen(3).
+/// Replaces fopen(3).
 FILE* openFile(const char* path, const char* mode) {
   if (std::string_view(path) != "/proc/kallsyms") return fopen(path, mode);
   errno = ENOENT;

@@ -53,7 +53,7 @@ bool resolve(void* handle, const char* name, const char* version, F* into, std::
   return true;
 }
 
-/// The file behind a handle, without links; "" where the linker does not tell.
+/// The file behind a handle, with links resolved; "" where the linker does not know it.
 std::string fileOf(void* handle) {
   link_map* map = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";

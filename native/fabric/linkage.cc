@@ -31,7 +31,7 @@ bool isSlot(uint32_t type) {
   return false;
 }
 
-/// An object in the memory of this process, as its program headers tell of it (elf(5)).
+/// An object in the memory of this process, as its program headers describe it (elf(5)).
 class Object : public LoadedObject {
  public:
   explicit Object(const dl_phdr_info& info) : info_(info) {}

@@ -14,10 +14,10 @@ class LoadedObject {
   virtual bool contains(const void* address) const = 0;
 };
 
-/// Puts `instead` in the place of the function `symbol` in the linkage tables of every loaded
-/// object that `concerns` accepts, so that its calls go there from now on; other objects' calls
-/// stay as they are. Returns the number of places, 0 where there are none or where this machine's
-/// tables are not known here. The caller keeps the former function, to call it.
+/// Replaces the function `symbol` by `instead` in the linkage tables of every loaded object that
+/// `concerns` accepts. Calls of other objects do not change. Returns the number of replaced
+/// entries; 0 without such entries, or where this machine's tables are not known here. The caller
+/// keeps the former function, to call it.
 unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const char* symbol,
                           void* instead);
 

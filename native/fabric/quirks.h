@@ -24,17 +24,17 @@ enum class Quirk {
   /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
   /// until it is gone.
   crashesOnDisconnect,
-  /// Tell the target of a write by a message.
+  /// Notify the target of a write by a message.
   hidesWrites,
   /// Have no more peers than FI_UNIVERSE_SIZE says.
   sizedForPeers,
   /// Follow each write with an empty read on the same connection, and wait for both.
   completesOnDeparture,
-  /// Put functions of ours in the place of libc's (transport/tcp/socket_calls.h).
+  /// Replace functions of libc by ours (transport/tcp/socket_calls.h).
   leavesSockets,
   /// Compare what comes with what an honest peer may send (transport/tcp/stream_filter.h).
   trustsStreams,
-  /// Put functions of ours in the place of the device library's (transport/verbs/soft_iwarp.h).
+  /// Replace functions of the device library by ours (transport/verbs/soft_iwarp.h).
   completesInDisorder,
   /// Cut extents of a few bytes where they cross a page of the memory that they are read from.
   tearsShortExtents,
@@ -66,8 +66,8 @@ struct Setting {
 constexpr uint32_t kAnyVersion = 0;
 constexpr uint32_t kEver = UINT32_MAX;
 
-/// Both tables are facts that were seen, none is a guess; docs/design/verbs.md and libfabric.md
-/// tell how.
+/// Both tables hold observed facts, no guesses; docs/design/verbs.md and libfabric.md describe the
+/// observations.
 std::span<const QuirkEntry> quirkTable();
 std::span<const Setting> settingTable();
 

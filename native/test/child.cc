@@ -80,9 +80,9 @@ int echo(fabric::Scheme scheme, const std::string& name) {
   return 0;
 }
 
-/// Meets a peer, then does what it is told: "read KEY REMOTE BYTES" or "write …" moves so many
-/// bytes of a region of ones, and says status and bytes. Without copies between processes the rings
-/// have to do it.
+/// Meets a peer, then obeys its commands: "read KEY REMOTE BYTES" or "write …" moves so many bytes
+/// of a region of ones, and prints status and bytes. Without copies between processes the rings
+/// have to move them.
 int mover(const std::string& peerAddress, bool copies) {
   if (!copies && !forbidCopies()) return 1;
   TestPort here(fabric::Scheme::shm);
@@ -115,8 +115,8 @@ int mover(const std::string& peerAddress, bool copies) {
   return 0;
 }
 
-/// Opens a port and does not look at it until told; then counts numbered messages and says whether
-/// all came in order.
+/// Opens a port and does not look at it until a command comes. Then counts numbered messages and
+/// prints whether all came in order.
 int late(fabric::Scheme scheme, uint32_t expected) {
   TestPort here(scheme, "", 4, 64, 256);
   if (!here.open()) return 1;

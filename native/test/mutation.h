@@ -33,8 +33,7 @@ class Random {
     return bytes;
   }
 
-  /// Changes some of the bytes up to `limit`: a bit, a telling byte, a run of others, or the
-  /// length.
+  /// Changes some of the bytes up to `limit`: a bit, an edge value, a run of others, or the length.
   void mutate(std::vector<uint8_t>& bytes, size_t limit) {
     constexpr uint8_t kTelling[] = {0, 1, 0x7f, 0x80, 0xff};
     size_t at = below(std::min(limit, bytes.size()));

@@ -37,7 +37,7 @@ struct ConnectParameters {
 int (*connectOfLibrary)(void* id, ConnectParameters* parameters) = nullptr;
 std::optional<std::vector<uint8_t>> privateDataOfNext;
 
-/// In the place of rdma_connect.
+/// Replaces rdma_connect.
 int connectWithPrivateData(void* id, ConnectParameters* parameters) {
   if (privateDataOfNext) {
     parameters->privateData = privateDataOfNext->data();

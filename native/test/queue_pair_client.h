@@ -23,7 +23,7 @@ struct QueuePairPlace {
 };
 
 /// The peer of a listener for queue pairs: connected endpoints of libfabric (FI_EP_MSG) that do
-/// what they are told, whether that is right or wrong. For one thread, which calls `turn`.
+/// what the test asks, right or wrong. For one thread, which calls `turn`.
 class QueuePairClient {
  public:
   enum class State { connecting, connected, refused, over };

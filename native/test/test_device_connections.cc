@@ -97,7 +97,8 @@ TEST_SUITE("connections of devices") {
     provider.stuck = {0};
     CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
     size_t before = provider.tries;
-    // The next post hears of that, and leaves no connection; the one after it begins another.
+    // The next post fails for that reason and leaves no connection. The post after it begins
+    // another.
     provider.refused = {0};
     forget();
     CHECK(provider.removed == std::vector<fi_addr_t>{0});
@@ -173,7 +174,7 @@ TEST_SUITE("connections of devices") {
       a = port.port->admit(raw->data(), raw->size());
       CHECK(port.sendPattern(a, 0, 32, 1) == 0);
     }
-    /// The connection manager tells of a connect between hosts that was refused.
+    /// Reports a refused connection between hosts, as the connection manager does.
     void refuse(const char* local, const char* peer, uint32_t service, bool isInside) {
       verbs::tellRefusal({*fabric::encodeSocketAddress(local, 7),
                           *fabric::encodeSocketAddress(peer, service), isInside});

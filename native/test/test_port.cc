@@ -300,12 +300,12 @@ TEST_SUITE("port") {
     }));
     REQUIRE(eventually({&a, &b}, [&] { return a.port->arm() == 1; }));
     a.port->wake();
-    // Too long to be injected, so the provider tells when it has left: at once, on a connection at
+    // Too long to be injected, so the provider reports its departure: at once, on a connection at
     // rest.
     a.sendPattern(to, 0, 5000, 1);
     CHECK(a.port->gauge(engine::Gauge::sends) == 1);
     CHECK(a.port->arm() == 2);
-    // Asleep already, and told already.
+    // Asleep already, and the ring has reported it.
     CHECK(a.port->arm() == 1);
     CHECK(a.ring[0] - a.ring[1] == 1);
     a.port->wake();

@@ -500,8 +500,7 @@ TEST_SUITE("queue pairs") {
         all.client->turn();
       }
       CHECK(all.tokens(pair) == std::vector<uint32_t>{1, 2, 3, 4, 5, 6});
-      // Nothing is left to tell, and the descriptor rests; that of tcp is readable for other
-      // reasons.
+      // No completion is left, and the descriptor rests; that of tcp is readable for other reasons.
       if (place.provider == "verbs") CHECK(all.until([&] { return !all.isReadable(); }));
     });
   }

@@ -15,7 +15,7 @@ constexpr int kFine = 0;
 constexpr int kWrongLength = 1;
 constexpr int kFlushed = 5;
 
-// What the device's library has to tell, by queue, and what it knows requests as.
+// Completions of the device's library, by queue, and the ids by which it knows requests.
 std::deque<WorkCompletion> toTell[2];
 std::vector<uint64_t> posted;
 CompletionQueue queues[2];
@@ -67,7 +67,7 @@ struct Mended {
     toTell[queue].push_back(made);
   }
 
-  /// The ids of all that is told, read `most` at a time.
+  /// The ids of all reported completions, read `most` at a time.
   std::vector<uint64_t> ids(int queue = 0, int most = 1) {
     std::vector<uint64_t> all;
     WorkCompletion read[8];

@@ -243,7 +243,7 @@ TEST_SUITE("tcp streams") {
     for (uint8_t operation : {5, 6, 7, 8, 200}) CHECK_FALSE(isGood({.operation = operation}));
     CHECK_FALSE(isGood({.flags = kCommit}));
     CHECK_FALSE(isGood({.flags = kCommit, .payload = 4}));
-    // Shorter than its header, or a header that is none.
+    // Shorter than its header, or a header of an invalid length.
     CHECK_FALSE(isGood({.more = -1}));
     for (int bytes : {0, 15, 17, 24, 121, 255})
       CHECK_FALSE(isGood({.payload = 300, .headerBytes = bytes}));

@@ -60,7 +60,8 @@ fabric::Result<fabric::RawAddress> FabricTransport::addressOf(const std::string&
 int FabricTransport::admit(const uint8_t* bytes, size_t length, Peer** into) {
   fabric::RawAddress own = endpoint_->name();
   if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved) {
-    // fi_av_insert reads as many bytes as it likes. Our own may have been too long to be told.
+    // fi_av_insert reads as many bytes as it likes. Our own address may have been too long to be
+    // reported.
     if (own.empty() || length != own.size()) return -FI_EINVAL;
   } else {
     auto peer = fabric::decodeSocketAddress(bytes, length);

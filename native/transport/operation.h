@@ -110,11 +110,11 @@ struct Operation : Context {
   /// JavaScript already knows the end. Only the provider still has to let go.
   bool answered = false;
   uint32_t address = 0;
-  Peer* peer = nullptr;  // whom the address names
+  Peer* peer = nullptr;  // of the address
   uint32_t token = 0;    // send: offset of the slot; transfer: the caller's number
   uint32_t status = 0;   // transfers: the first error of a part, and the provider's own number
   uint32_t providerError = 0;
-  bool notifies = false;  // a write whose target is told, in the same provider operation
+  bool notifies = false;  // a write that also notifies its target, in the same provider operation
   uint64_t notification = 0;
   uint32_t parts = 0;   // transfers: parts at the provider
   uint64_t offset = 0;  // sends: in the slab
@@ -160,8 +160,8 @@ class Pool {
     *record = T();
     free_.push_back(record);
   }
-  /// Gives back one that the provider may yet tell of, though it should not. It is not taken again
-  /// before as many others have ended so.
+  /// Gives back a record for which a wrong completion may still come from the provider. It is not
+  /// taken again before as many other records have ended in this way.
   void retire(T* record) {
     *record = T();
     retired_.push_back(record);

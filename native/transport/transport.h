@@ -45,7 +45,8 @@ struct ProcessCredentials {
   pid_t pid;
 };
 
-/// Whom a port posts to. The transport owns it; a port holds it from `admit` to `release`.
+/// The peer of a port's operations. The transport owns it; a port holds it from `admit` to
+/// `release`.
 struct Peer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
   /// 0, or what operations to it end with, because it is gone; and the transport's own number.
@@ -57,7 +58,7 @@ struct Peer {
 
 // What posting an operation returns besides 0, which means that the provider has it, and errors.
 constexpr int kDone = 1;      // over, and no completion follows
-constexpr int kTaken = 2;     // the transport moves it by itself; `advance` tells of its end
+constexpr int kTaken = 2;     // the transport moves it by itself; `advance` reports its end
 constexpr int kTakenNow = 3;  // likewise, and `advance` should be called at once
 
 /// An operation that the transport moved by itself, and its error.
@@ -66,7 +67,7 @@ struct Ended {
   uint32_t status;
 };
 
-/// A connection of the provider's, where that tells of them.
+/// A connection of the provider's, where the provider reports connections.
 struct Connection {
   uint64_t number = 0;      // they are numbered from 1 on, as they are made
   fabric::RawAddress peer;  // where the other side listens, once it has said so
@@ -122,13 +123,13 @@ class Transport {
   virtual fabric::RawAddress address() const = 0;
   /// Readable when there may be something to do; valid until `close`.
   virtual int waitFd() const { return traits().waitFd; }
-  /// Whether the end of a peer is told by `look`.
+  /// Whether `look` reports the end of a peer.
   virtual bool reportsDeath() const { return false; }
   /// Whether nobody uses a region any more once `isCopied` says so.
   virtual bool revokesKeys() const { return traits().revokesKeys; }
   /// Whether a transfer that its owner refuses ends without a reason, and the connection with it.
   virtual bool refusesSilently() const { return true; }
-  /// Whether the bytes of transfers pass through calls of the port, so that its descriptor tells of
+  /// Whether the bytes of transfers pass through calls of the port. Then its descriptor reports
   /// each piece, and `movedBytes` counts them.
   bool movesBytes() const { return movedBytes_ != nullptr; }
   uint64_t movedBytes() const { return movesBytes() ? *movedBytes_ : 0; }
@@ -225,8 +226,8 @@ class Transport {
   virtual int prepareMemory(fabric::Region&) { return 0; }
   /// Registers what messages are sent from and received into, where the transport wants that.
   virtual int registerSlots(void* /*slab*/, size_t, std::unique_ptr<fabric::Region>*) { return 0; }
-  /// Tells peers of a region's key. False: draw another. `holder`: the one peer that is given it;
-  /// nullptr where any may have it.
+  /// Publishes a region's key to peers. False: draw another. `holder`: the one peer that gets the
+  /// key; nullptr if any peer may have it.
   virtual bool publishKey(fabric::Region&, uint32_t /*access*/, Peer* /*holder*/) { return true; }
   /// Takes the key back at once.
   virtual void withdraw(uint32_t /*index*/, fabric::Region& region) { region.withdraw(true); }

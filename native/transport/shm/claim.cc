@@ -48,7 +48,7 @@ base::Fd bindName(std::string_view name) {
 struct Holder {
   /// A process that is opening does not listen yet.
   bool listens = false;
-  /// The kernel tells it of a socket that listens and takes the connection.
+  /// The kernel gives it for a socket that listens and takes the connection.
   std::optional<uid_t> user;
 };
 

@@ -105,7 +105,7 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
   ++neighbour->references;
   if (!sayHello(*neighbour)) {
     if (!neighbour->inbound) *status = -errno;
-    // It may have been turned away already, and told why.
+    // The neighbour may have turned us away already, and sent the reason.
     read(*neighbour);
     if (neighbour->endStatus == EUSERS || neighbour->endStatus == EMFILE)
       *status = -static_cast<int>(neighbour->endStatus);
@@ -181,7 +181,7 @@ void Neighbours::acceptAll() {
   }
 }
 
-/// Answers those for whom there is no descriptor.
+/// Answers connections for which no descriptor is left.
 void Neighbours::turnAway() {
   int code = errno;
   HelloMessage message;

@@ -58,8 +58,8 @@ struct UnderWay {
   bool isHere;  // by a thread of this process
 };
 
-/// Those whom an shm port knows: meets other ports, wakes them, is woken by them, and notices their
-/// end.
+/// The neighbours of an shm port. Meets other ports, wakes them, is woken by them, and notices
+/// their end.
 class Neighbours {
  public:
   /// The most at a time. Their rings take 64 MiB.
@@ -72,12 +72,13 @@ class Neighbours {
   /// What to sleep on: the listening socket and every peer's socket.
   int waitFd() const { return epoll_.get(); }
 
-  /// Finds or meets the live owner of a name. nullptr with -ECONNREFUSED if there is none.
+  /// Finds or meets the live owner of a name. nullptr with -ECONNREFUSED if the name has no live
+  /// owner.
   Neighbour* meet(const std::string& name, int* status);
   /// Gives back one reference. The pointer is dead afterwards if the neighbour is gone.
   void release(Neighbour* neighbour);
 
-  /// Takes a ring of each neighbour that has sent something. Whether there was one.
+  /// Takes a ring of each neighbour that has sent something. Whether there was such a ring.
   bool takeRings();
   /// Handles whatever happened on the sockets, without blocking. Neighbours that ended, and whose
   /// ring was read, are appended to `gone`; those without references are dropped.

@@ -35,7 +35,7 @@ class ShmTransport : public transport::Transport {
   bool reportsDeath() const override { return true; }
   bool revokesKeys() const override { return true; }
   bool refusesSilently() const override { return false; }
-  /// A full ring is read by a process that lives, or its end is told.
+  /// A full ring has a live reader, or its end is reported.
   bool thinsRetries() const override { return false; }
 
   fabric::Result<fabric::RawAddress> addressOf(const std::string& name, uint32_t) const override;

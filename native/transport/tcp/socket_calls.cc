@@ -231,7 +231,7 @@ int ourConnect(int fd, const sockaddr* address, socklen_t length) {
   if (socket != nullptr) unpaceIfLocal(fd, socket->peer);
   if (status != 0 && socket != nullptr && errno != EINPROGRESS && !isRetry(errno)) {
     int code = errno;
-    // The caller is told at once.
+    // The caller learns the error at once.
     setStage(*socket, Stage::other);
     errno = code;
   }
@@ -365,7 +365,7 @@ unsigned putInPlace(const char* symbol, F* function) {
   return fabric::replaceInLibfabric(symbol, reinterpret_cast<void*>(function));
 }
 
-/// Those without which the others are of no use.
+/// The functions without which the others are useless.
 bool putAllInPlace() {
   base::reserveDescriptor();
   bool isWhole =

@@ -4,13 +4,13 @@
 
 namespace cinnabar::tcp {
 
-/// Puts functions of ours in the place of those by which libfabric makes and uses sockets: socket,
-/// accept, connect, recv, send and some more (fabric/linkage.h). Once for the process, before its
-/// first tcp endpoint. Each makes the call that was asked for, and
+/// Replaces the functions by which libfabric makes and uses sockets by ours: socket, accept,
+/// connect, recv, send and some more (fabric/linkage.h). Once for the process, before its first tcp
+/// endpoint. Each function makes the call that it replaces, and
 ///
 /// - makes every descriptor close-on-exec in the call that creates it, so that no child process has
 ///   it, whatever thread starts one;
-/// - tells the port whom its connections cannot reach (SocketWatch);
+/// - reports to the port the peers that its connections cannot reach (SocketWatch);
 /// - turns connections away when the process has no descriptor left, which the provider would
 ///   leave in the listener's queue, and look at again and again;
 /// - keeps from the provider what it must not trust (StreamFilter).

@@ -41,7 +41,7 @@ struct Socket {
   /// The message that has come in part, as StreamFilter numbers it, and since when; 0 for none.
   uint64_t held = 0;
   uint64_t heldSinceNs = 0;
-  /// Where the other side listens: what was connected to, or what the control message tells.
+  /// Where the other side listens: the address of the connect, or that of the control message.
   sockaddr_in6 peer{};
   ControlMessage control;
   StreamFilter filter;

@@ -210,8 +210,9 @@ void SocketWatch::onConnection(int fd, Socket& socket) {
   if (!known.connection.isUp) boundInbound();
 }
 
-/// Ends connections that have waited too long to be told who they are, or the oldest of too many;
-/// and of all that others have made, if those are too many. The provider then closes them.
+/// Bounds inbound connections. Ends those that have waited too long for the peer's identity, or the
+/// oldest of too many of them. Ends all inbound connections if they are too many. The provider then
+/// closes them.
 void SocketWatch::boundInbound() {
   size_t pending = 0;
   size_t inbound = 0;
@@ -333,7 +334,8 @@ void SocketWatch::end(int fd, Known& known) {
 void SocketWatch::onUnreachable(const Socket& socket, int code) {
   std::lock_guard lock(mutex_);
   if (pending_.unreachable.size() >= kMostUnreachable) return;
-  // What this side has ended says nothing of the peer, with whom another may be about to begin.
+  // A connection that this side has ended says nothing about the peer, which may be about to
+  // connect again.
   for (const auto& [fd, known] : known_) {
     if (known.isEnding() && known.connection.number == socket.number) return;
   }

@@ -14,8 +14,8 @@
 
 namespace cinnabar::tcp {
 
-/// What the provider's sockets of one port do. The functions in libc's place tell it, on whatever
-/// thread makes the provider's calls; the port asks it.
+/// Watches the provider's sockets of one port. The functions that replace libc's report to it, on
+/// every thread that makes the provider's calls. The port asks it.
 ///
 /// Lives as long as the endpoint: it is made before and destroyed after.
 class SocketWatch {
@@ -132,7 +132,7 @@ class SocketWatch {
     uint64_t sinceNs = 0;
     uint64_t endedNs = 0;  // when this side ended it; 0 if it did not
     bool isEnding() const { return endedNs != 0; }
-    bool isCutOff = false;  // by endAll: no user is left to be told
+    bool isCutOff = false;  // by endAll: no user is left to notify
   };
   void boundInbound();
   void sweepNow();

@@ -136,10 +136,10 @@ class StreamFilter {
   /// The number of the message that has come in part: the provider keeps a receive for it until the
   /// rest is there. 0 for none.
   uint64_t heldMessage() const { return in_.isInside() ? present_ : 0; }
-  /// Bytes that the provider has sent, which tell what may be answered.
+  /// The provider has sent these bytes. They show what may be answered.
   void onSent(const uint8_t* bytes, size_t length);
 
-  /// Notes there what memory the peer's transfers use.
+  /// Notes which memory the peer's transfers use.
   void noteKeysIn(ConnectionKeys* keys) { keys_ = keys; }
   /// Bytes of both directions so far.
   uint64_t moved() const { return moved_; }

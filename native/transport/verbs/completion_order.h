@@ -12,11 +12,11 @@
 
 namespace cinnabar::verbs {
 
-/// Tells of each request to send, write or read once, and in the order in which a connection's
-/// requests were posted, whatever the device says, and nothing of a connection that is closed.
+/// Reports each request to send, write or read once, in the order in which a connection's requests
+/// were posted, whatever the device's order. Reports no request of a closed connection.
 ///
-/// Each request gets a number of its own for the time that the device has it: the poster's is a
-/// pointer, and another request has the same soon after.
+/// A request has a number of its own while the device has it. The poster's id is a pointer, and
+/// another request soon has the same pointer.
 class CompletionOrder {
  public:
   /// A request is about to be posted that its poster knows as `id`. Returns what the device is to
@@ -26,12 +26,12 @@ class CompletionOrder {
   void refuse(uint64_t number);
   /// Whether the device's completion is for a request that got a number here.
   static bool isNumber(uint64_t id);
-  /// What the device tells of a request in `queue`; a second time, or after the connection's end,
-  /// it is forgotten.
+  /// Takes the device's completion of a request in `queue`. Ignores a second one, and one after the
+  /// connection's end.
   void add(CompletionQueue* queue, const WorkCompletion& completion);
-  /// The next one that is to be told: its request is the first of its connection's.
+  /// The next completion to report: its request is the first of its connection's.
   bool take(CompletionQueue* queue, WorkCompletion* into);
-  /// The connection is closed: what has not been told is not told any more.
+  /// The connection is closed: its remaining completions are dropped.
   void forget(QueuePairHandle* pair);
   /// From now on as soon as they come; the end of connections cannot be seen.
   void giveUpOrder() { isOrdered_ = false; }

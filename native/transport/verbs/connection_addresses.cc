@@ -113,7 +113,7 @@ bool ConnectionAddresses::isEndable(fi_addr_t address, Known& known) {
   return known.last != Last::failed;
 }
 
-/// An empty read, which needs no right and tells the peer nothing.
+/// An empty read, which needs no right and sends the peer no data.
 ssize_t ConnectionAddresses::postNothing(fi_addr_t address) {
   fi_rma_iov nothing{};
   fi_msg_rma message{};

@@ -10,17 +10,17 @@
 
 namespace cinnabar::verbs {
 
-/// The address vector of an endpoint whose addresses stand for connections.
+/// The address vector of an endpoint on which each address has a connection of its own.
 ///
-/// rxm may give an address that it knows the same number again, and ends its connection at the
-/// first removal (Quirk::endsConnections). So an address stays until nobody uses it, and for some
-/// seconds at least (EndpointTraits::linger): who tries again sooner finds the connection that is
-/// being made.
+/// rxm may reuse the number of an address that it knows, and ends the connection at the first
+/// removal (Quirk::endsConnections). So an address stays until it has no user, and for some seconds
+/// at least (EndpointTraits::linger). An attempt soon after finds the connection that is being
+/// made.
 ///
 /// rxm crashes when it ends a connection that was never begun, or that the peer has rejected
-/// because it makes one itself: it closes an endpoint that is not there (rxm_av_remove_handler).
-/// Our posts tell the two apart from others. One that the provider took went to a connection that
-/// is made. One that it deferred has begun a connection, which may have been rejected since.
+/// because it makes one itself. It closes an endpoint that does not exist (rxm_av_remove_handler).
+/// The results of our posts show these states. After an accepted post the connection is made. After
+/// a deferred post the connection has begun, and may have been rejected since.
 class ConnectionAddresses {
  public:
   /// `endpoint` outlives this.

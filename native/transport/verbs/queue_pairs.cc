@@ -137,7 +137,7 @@ QueuePairs::~QueuePairs() {
 int QueuePairs::registerMemory(uint8_t* bytes, size_t length) {
   fid_mr* mr = nullptr;
   uint32_t number = ++lastMemory_ & INT32_MAX;
-  // The number is the key for providers that want to be told one.
+  // Some providers want the key from the caller: the number is the key.
   int status = fi_mr_reg(domain_.get(), bytes, length, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0,
                          number, 0, &mr, nullptr);
   if (status != 0) return status;
@@ -180,7 +180,7 @@ int QueuePairs::open(uint32_t number, uint32_t sends, uint32_t receives) {
   if (status != 0) return status;
   status = fi_enable(endpoint);
   if (status != 0) return status;
-  // The descriptor tells of completions once the queue has been read to its end.
+  // The descriptor reports completions once the queue has been read to its end.
   pair.isReady = true;
   ready_.push_back(number);
   ring();
@@ -245,8 +245,8 @@ int QueuePairs::post(uint32_t number, const Posted& posted) {
 
 size_t QueuePairs::take(QueuePairEvent* into, size_t most) {
   learnReady();
-  // Those that are read go behind those that wait, so that none with much to tell comes first
-  // again.
+  // Pairs that are read move behind those that wait, so that a pair with many completions is not
+  // first again.
   std::vector<uint32_t> read;
   for (uint32_t number : std::exchange(ready_, {})) {
     Pair& pair = pairs_.at(number);

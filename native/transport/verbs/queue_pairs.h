@@ -90,7 +90,7 @@ class QueuePairs {
     fabric::Fid<fid_cq> completions;
     fabric::Fid<fid_ep> endpoint;
     int fd = -1;
-    bool isReady = false;  // there may be completions, and the descriptor does not tell
+    bool isReady = false;  // there may be completions that the descriptor does not report
     bool isOver = false;
   };
   struct Memory {
@@ -117,7 +117,7 @@ class QueuePairs {
   uint32_t mostPairs_;
   fabric::HostPort address_;
   base::Fd epoll_;
-  base::Fd bell_;  // rung where events wait though no descriptor tells
+  base::Fd bell_;  // rung for events that no descriptor reports
   fabric::Fid<fid_fabric> fabric_;
   fabric::Fid<fid_eq> connections_;
   fabric::Fid<fid_domain> domain_;

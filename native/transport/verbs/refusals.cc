@@ -67,7 +67,7 @@ void tellRefused(const ConnectionHandle& id, bool isInside) {
   tellRefusal({rawAddress(id.local), rawAddress(id.remote), isInside});
 }
 
-/// In the place of rdma_get_cm_event.
+/// Replaces rdma_get_cm_event.
 int nextEvent(void* channel, EventHandle** event) {
   int status = original.nextEvent(channel, event);
   if (status != 0) return status;
@@ -76,7 +76,7 @@ int nextEvent(void* channel, EventHandle** event) {
   return status;
 }
 
-/// In the place of rdma_connect.
+/// Replaces rdma_connect.
 int connect(ConnectionHandle* id, void* parameters) {
   int status = original.connect(id, parameters);
   if (status == 0) return status;

@@ -21,13 +21,13 @@ struct Refusal {
   bool isInside = false;
 };
 
-/// Tells a port of connections that were refused. libfabric calls for them on the port's thread, or
+/// Reports refused connections to a port. libfabric's calls for them come on the port's thread, or
 /// its guard's.
 ///
-/// libfabric owns the channel that the connection manager's events come through, and takes each
-/// from it once. So they are read as libfabric reads them: in the tables by which it calls
-/// librdmacm stand functions of ours, from the first watch on and for good, that pass the call on
-/// and look at what it returned.
+/// libfabric owns the channel of the connection manager's events, and takes each event from it
+/// once. So this class reads events as libfabric reads them. In the tables by which libfabric calls
+/// librdmacm it puts functions of ours, at the first watch and for good. They pass the call on and
+/// look at its result.
 class RefusalWatch {
  public:
   /// Watches connections from the host of `own`. nullptr where the patch is switched off. It

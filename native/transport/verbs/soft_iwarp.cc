@@ -29,7 +29,7 @@ CompletionOrder& order() {
   return *one;
 }
 
-/// In the place of libsiw's poll_cq.
+/// Replaces libsiw's poll_cq.
 int poll(CompletionQueue* queue, int most, WorkCompletion* into) {
   int count = 0;
   while (count < most) {
@@ -50,7 +50,7 @@ int poll(CompletionQueue* queue, int most, WorkCompletion* into) {
   return count;
 }
 
-/// In the place of libsiw's post_send. libfabric posts one at a time.
+/// Replaces libsiw's post_send. libfabric posts one request at a time.
 int post(QueuePairHandle* pair, WorkRequest* request, WorkRequest** refused) {
   uint64_t id = request->id;
   uint64_t number = order().begin(pair, id);
@@ -62,7 +62,7 @@ int post(QueuePairHandle* pair, WorkRequest* request, WorkRequest** refused) {
   return status;
 }
 
-/// In the place of rdma_destroy_ep.
+/// Replaces rdma_destroy_ep.
 void destroy(ConnectionHandle* id) {
   QueuePairHandle* pair = id->queuePair;
   originalDestroy(id);

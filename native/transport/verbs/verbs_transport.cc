@@ -85,7 +85,7 @@ int VerbsTransport::postPart(transport::Part& part, const fi_msg_rma& message, i
   return 0;
 }
 
-/// What the unproven writes did cannot be told any more. All of it is written again, with a proof.
+/// The result of the unproven writes is unknown. All of them are written again, with a proof.
 void VerbsTransport::writeAgain(Operation& operation) {
   unproven_.last->bytes = 0;
   operation.extent = unproven_.first;
@@ -94,7 +94,7 @@ void VerbsTransport::writeAgain(Operation& operation) {
 }
 
 void VerbsTransport::Unproven::add(transport::Part& part) {
-  // One proof tells of all of them.
+  // One proof covers all of them.
   if (last != nullptr) part.bytes += std::exchange(last->bytes, 0);
   last = &part;
   ++writes;
