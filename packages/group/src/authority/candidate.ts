@@ -4,7 +4,7 @@ import type { MemberLanes } from "../view/view.ts";
 export interface Candidate {
   /** The rank that it wants. Default: the authority chooses one. */
   readonly rank?: number;
-  /** Whether it makes the group where there is none: `createGroup`. */
+  /** Whether it makes the group if there is no group yet: `createGroup`. */
   readonly creates: boolean;
   readonly engine: string;
   readonly urls: readonly string[];

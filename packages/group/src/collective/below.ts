@@ -30,7 +30,7 @@ export interface Sending {
     options: SendOptions,
     offers: AsyncIterable<number> | undefined,
   ): Promise<Reply>;
-  /** Told when a node takes the place of a child that failed. `adopted`: those below that. */
+  /** Called when a node replaces a child that failed. `adopted`: the nodes below that child. */
   onRepair(about: Subject, rank: number, adopted: readonly number[]): void;
 }
 

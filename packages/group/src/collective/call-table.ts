@@ -1,6 +1,6 @@
 import type { NodeRun } from "./node-run.ts";
 
-/** What a root has told this node of. */
+/** The calls of one root at this node. */
 interface Root {
   /** Calls with a lower number have ended; they are refused when a late message brings one of them. */
   oldest: number;

@@ -41,7 +41,7 @@ import type { Failure } from "./tally.ts";
 import { targetsOf } from "./targets.ts";
 import type { MaybePromise } from "./when-there.ts";
 
-/** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` tells of every member. */
+/** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` lists the outcome of every member. */
 export type CollectiveFunction<M> = (
   ...args: [
     ...InputArgument<InputSchemaOf<M>>,
@@ -74,9 +74,9 @@ export interface CollectiveStats {
   readonly rejoined: number;
   /** Requests that were refused. */
   readonly refused: number;
-  /** Members that failed, in the place of which this one called those below them. */
+  /** Failed members whose children this process called instead. */
   readonly repairs: number;
-  /** Calls that are remembered, so that none is executed twice. */
+  /** Calls that are remembered, so that no call is executed twice. */
   readonly remembered: number;
 }
 

@@ -15,7 +15,7 @@ export function failureOf(error: unknown): Failure {
   };
 }
 
-/** Tells the service of an error that its handler did not mean to throw. */
+/** Reports to the service an error that its handler did not mean to throw. */
 export function reportHandlerError(served: ServedCollective, error: unknown, always = false): void {
   if (error instanceof RpcError && !always) return;
   try {

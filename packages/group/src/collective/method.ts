@@ -161,7 +161,7 @@ export function isCollective(method: AnyMethod): method is CollectiveMethod {
   return typeof (method as Partial<CollectiveMethod>).collective === "object";
 }
 
-/** What tells a collective from methods of other kinds, whatever its schemas are. */
+/** The mark of a collective: methods of other kinds do not have it. It holds for all schemas. */
 export interface AnyCollective {
   readonly collective: object;
 }

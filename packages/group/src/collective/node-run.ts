@@ -27,16 +27,16 @@ const outOfTime: Failure = {
 };
 
 /**
- * One node's part in a collective: it sends the call on, runs its own handler, and makes one reply of all that comes
- * back. The reply is made in time for the parent, and tells of what is missing then. When a child fails, its children
- * become this node's.
+ * One node's part in a collective. It sends the call on, runs its own handler, and makes one reply of all replies. The
+ * reply is made in time for the parent, and lists what is missing then. When a child fails, its children become this
+ * node's.
  *
- * A call may reach a node several times, when its parent fails and the parent's parent takes its place. All of them wait
- * for the same run. It ends early when none of them waits any more, unless the parent was lost: then the parent's parent
- * may still come.
+ * A call may reach a node several times: when its parent fails, the parent's parent replaces it. All these calls wait
+ * for the same run. The run ends early when no call waits any more. If the parent was lost it goes on, since the
+ * parent's parent may still call.
  *
- * Most nodes are leaves with a synchronous handler. Such a run ends before `start` returns, and what only waiting needs
- * is never made: timer, promises, signals and their listeners.
+ * Most nodes are leaves with a synchronous handler. Such a run ends before `start` returns, and never makes what only
+ * waiting needs: timer, promises, signals and their listeners.
  */
 export class NodeRun implements OwnHost {
   /** When this node must answer. */

@@ -29,15 +29,15 @@ export interface CollectiveCallOptions {
   /** Ranks that do not execute it. Default: none. */
   readonly exclude?: readonly number[] | undefined;
   /**
-   * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that tells of
-   * all members. "partial": it resolves with what succeeded, and rejects only when nothing did. "failout": a member
-   * executes the call after all below it have, and not at all when one of them failed; the tree is not repaired.
+   * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that lists all
+   * members. "partial": it resolves with what succeeded, and rejects only if all members failed. "failout": a member
+   * executes the call after all members below it, and not at all when one of them failed; the tree is not repaired.
    * Default "fail".
    */
   readonly onFailure?: OnFailure | undefined;
   /**
-   * What happens at members with another view. "strict": they refuse the call. "root": they take part as the view of
-   * the caller says. Default "strict".
+   * What happens at members with another view. "strict": they refuse the call. "root": they use the view of the caller.
+   * Default "strict".
    */
   readonly view?: "strict" | "root" | undefined;
   /** The deadline in milliseconds. Default: the method's, or 10,000. */

@@ -1,7 +1,7 @@
 import { type ErrorSchemas, type InferOutput, RpcError } from "cinnabar/standard";
 import type { CarriedFailure, Reply } from "./envelope.ts";
 
-/** Why a member has no part in the value of a collective. `reason` tells declared errors apart, with their data. */
+/** Why a member has no part in the value of a collective. `reason` discriminates the declared errors and their data. */
 export type RankFailure<E extends ErrorSchemas = ErrorSchemas> = Omit<
   CarriedFailure,
   "rank" | "reason" | "data"

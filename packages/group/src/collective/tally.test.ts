@@ -42,7 +42,7 @@ describe("a tally", () => {
             try {
               tally.merge(start, count, reply(said.slice(failing), said.slice(0, failing)));
             } catch {
-              // About ranks that are settled, or that are none of this run: nothing of it counts.
+              // The ranks are settled, or do not belong to this run: the reply has no effect.
             }
           }
         }
@@ -106,7 +106,7 @@ describe("a tally", () => {
     expect(() => tally.merge(1, 2, told)).toThrow("the reply");
     expect(tally.reply(0)).toMatchObject({ ok: [], failed: [], value: undefined });
     tally.merge(1, 2, reply([3], [9], [3, 8]));
-    // Whom it does not tell of cannot have been repaired.
+    // A member that the reply does not name cannot have been repaired.
     expect(tally.reply(0)).toMatchObject({ ok: [3], value: [3], repaired: [3] });
   });
 });

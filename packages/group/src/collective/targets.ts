@@ -4,17 +4,17 @@ import { type CarriedFailure, type CarriedMember, mostRanks } from "./envelope.t
 import type { Members } from "./members.ts";
 import type { ResolvedCallOptions } from "./options.ts";
 
-/** Whom a call is for. */
+/** The targets of a call. */
 export interface Targets {
   /** The run of the root: this process first, target or not. */
   readonly run: readonly CarriedMember[];
-  /** Those that were asked for and that the view does not have. */
+  /** Requested ranks that the view does not have. */
   readonly absent: readonly CarriedFailure[];
   /** Whether this process executes the call, too. */
   readonly isTarget: boolean;
 }
 
-/** In the place of a member where an observer calls. It never travels. */
+/** Replaces the member where an observer calls. It never travels. */
 const observer: CarriedMember = { rank: 0, incarnation: 0, engine: undefined, urls: [], host: undefined };
 
 /** @throws RpcError `invalid_argument` when no rank is left, or there are more than one run may have */

@@ -14,8 +14,8 @@ import { isRefusal, refusedBy } from "./refusal.ts";
 
 export interface CoordinatorOptions {
   /**
-   * URLs of members that are asked first; any of them will do. The process at the first one makes the group when there
-   * is none. A function is asked anew for each try.
+   * URLs of members that are asked first; one that answers is enough. The process at the first URL makes the group if
+   * there is no group yet. A function is called again for each try.
    */
   readonly seeds: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
   /** How long to look for the group, in milliseconds. Default: 30,000. */

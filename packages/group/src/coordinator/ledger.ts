@@ -3,14 +3,14 @@ import { isSameMember, type Member, makeView, memberOf, type View } from "../vie
 import type { Published } from "./membership-service.ts";
 
 /**
- * A member that takes over goes on with the next multiple. Whom it believed dead may live and publish views as well, and
- * those must be older.
+ * A new coordinator continues with the next multiple. A coordinator that it believed dead may live and publish views as
+ * well, and those must be older.
  */
 const versionsOfCoordinator = 1000;
 
 /**
- * What one member knows of its group, and what it would publish. The coordinator is the member with the lowest rank that
- * is not believed gone. It alone publishes. No clock, no network.
+ * What one member knows of its group, and what it would publish. The coordinator is the member with the lowest rank
+ * that is not believed gone. It alone publishes. No clock, no network.
  */
 export class Ledger {
   #published: Published;

@@ -107,7 +107,7 @@ describe("a member", () => {
     simulation.runTo(3 * periodMs);
     simulation.crash(0);
     const isKnown = simulation.runUntil(60 * periodMs, all(0, "dead"));
-    // The survivor of a group of two cannot tell a crash from an outage of its own.
+    // The survivor of a group of two cannot distinguish a crash from its own outage.
     expect(isKnown).toBe(others > 1);
     expect(told.some(({ event }) => event.type === "isolated")).toBe(others === 1);
   });

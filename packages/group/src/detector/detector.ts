@@ -77,7 +77,7 @@ export class Detector {
     return this.#own.incarnation;
   }
 
-  /** Whether this member has left and nobody needs to be told any more, or it was excluded and does not come back. */
+  /** Whether this member has left and has nothing more to announce, or was excluded and does not come back. */
   get isDone(): boolean {
     if (this.#isSilent) return true;
     return this.#own.status === "left" && (!this.#dissemination.hasNews || this.#opinions.living <= 1);
@@ -103,7 +103,10 @@ export class Detector {
     return awakeMs;
   }
 
-  /** Takes a message in. All that have arrived come before `advance`, else silence is seen where there is none. */
+  /**
+   * Takes a message in. Pass all messages that have arrived before `advance`: otherwise it sees silence that did not
+   * occur.
+   */
   receive(message: Message, nowMs: number): void {
     const now = this.awakeMs(nowMs);
     if (this.#isSilent) return;

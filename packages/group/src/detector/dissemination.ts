@@ -38,7 +38,7 @@ export class Dissemination {
     this.dueMs = this.hasNews ? nowMs + periodMs / gossipRoundsPerPeriod : never;
   }
 
-  /** @param about a member of whom the receiver is told in any case */
+  /** @param about a member whose state the receiver gets in any case */
   updatesFor(receiver: MemberId, about?: MemberId): Update[] {
     const { updatesPerMessage, retransmitFactor, buddy } = this.#options;
     const limit = Math.ceil(retransmitFactor * Math.log(this.#opinions.size + 1));

@@ -1,8 +1,8 @@
 import type { MemberId, Status } from "./message.ts";
 
-/** What a detector tells of. It reports; who is a member is for others to decide. */
+/** What a detector reports. It does not decide who is a member. */
 export type DetectorEvent =
-  /** Something else is believed of another member. */
+  /** The belief about another member has changed. */
   | {
       readonly type: "status";
       readonly member: MemberId;

@@ -33,13 +33,16 @@ export interface Ping extends Header {
   readonly sequence: number;
 }
 
-/** Answers a `ping`, or tells who asked for an indirect probe that its target has answered. */
+/** Answers a `ping`, or reports to the member that asked for an indirect probe that its target has answered. */
 export interface Ack extends Header {
   readonly kind: "ack";
   readonly sequence: number;
 }
 
-/** Tells who asked for an indirect probe that its target has not answered so far: the asker's own network works. */
+/**
+ * Reports to the member that asked for an indirect probe that its target has not answered so far. It shows that the
+ * asker's own network works.
+ */
 export interface Nack extends Header {
   readonly kind: "nack";
   readonly sequence: number;
@@ -61,7 +64,7 @@ export type Message = Ping | Ack | Nack | IndirectPing | Gossip;
 
 export type MessageKind = Message["kind"];
 
-/** A message before the detector fills in who sends it to whom, and what is new. */
+/** A message before the detector fills in sender, receiver and updates. */
 export type Purpose =
   | { readonly kind: "ping" | "ack" | "nack"; readonly sequence: number }
   | { readonly kind: "indirect-ping"; readonly sequence: number; readonly target: MemberId }

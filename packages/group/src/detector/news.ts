@@ -1,8 +1,8 @@
 import type { MemberId, Update } from "./message.ts";
 
 /**
- * Updates that others may not have heard of. Each is sent a bounded number of times, those that were sent least first,
- * and there is one for each member: what is newer takes its place.
+ * Updates that other members may not know. Each is sent a bounded number of times, those with the fewest sends first. A
+ * member has one update: a newer one replaces it.
  */
 export class News {
   /** Updates by the number of times that they were sent. */

@@ -52,7 +52,7 @@ export class Opinions {
     return listed && { status: "alive", incarnation: listed.incarnation ?? 0 };
   }
 
-  /** What is worth telling a member of itself: undefined where it is what the roster says. */
+  /** The opinion to send to the member it concerns: undefined if the roster says the same. */
   differing(member: MemberId): Opinion | undefined {
     return this.#differing.get(member);
   }

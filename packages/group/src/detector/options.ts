@@ -26,7 +26,7 @@ export interface DetectorOptions {
   readonly gossipFanOut?: number | undefined;
   /** How often that happens in a period, while there are news. Default: 5. */
   readonly gossipRoundsPerPeriod?: number | undefined;
-  /** Whether every message tells its receiver what is believed of itself. Default: true. */
+  /** Whether every message carries what its sender believes of the receiver. Default: true. */
   readonly buddy?: boolean | undefined;
   /** A suspicion lasts at least factor · max(1, log10 N) periods. Default: 4. */
   readonly suspicionFactor?: number | undefined;

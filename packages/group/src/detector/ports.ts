@@ -12,7 +12,7 @@ export interface DetectorPorts {
 
 /** What a message has beside its purpose and the news. */
 export interface Addition {
-  /** A member of whom the receiver is told in any case. */
+  /** A member whose state the receiver gets in any case. */
   readonly about?: MemberId;
   readonly update?: Update | undefined;
   /** Default: the first of the receiver. */

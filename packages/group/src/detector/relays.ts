@@ -8,7 +8,7 @@ export interface Relay {
   /** The number of the asker's request, which the answer repeats. */
   readonly sequence: number;
   readonly target: MemberId;
-  /** When the asker is told that there was no answer. */
+  /** When the asker is notified that no answer has come. */
   readonly nackMs: number;
 }
 

@@ -103,11 +103,11 @@ const endpoints = list(endpoint, 1);
 
 /**
  * etcd decides who belongs to a group, over its HTTP gateway (3.4 or later). A member holds a lease and renews it.
- * Members whose leases have ended, or whom failure detectors report, are removed by those that live. Each view is a
- * transaction that fails if there is another one since, so a part of the group that cannot reach etcd never publishes.
- * All views of a group are one value of etcd, whose limit is 1.5 MB: some 5,000 members.
+ * Living members remove those with an ended lease, and those that failure detectors report. Each view is a transaction
+ * that fails if another view was written since. So a part of the group that cannot reach etcd never publishes. All
+ * views of a group are one value of etcd, whose limit is 1.5 MB: some 5,000 members.
  *
- * A process that joins makes the group where there is none.
+ * A process that joins makes the group if there is no group yet.
  *
  * @example
  * const authority = etcdAuthority({ endpoints: ["http://10.0.0.1:2379", "http://10.0.0.2:2379"] });

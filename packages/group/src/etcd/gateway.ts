@@ -153,7 +153,7 @@ interface WatchResult {
   readonly events?: readonly { readonly type?: string; readonly kv: KeyValue }[];
 }
 
-/** A key as etcd tells of it. What is empty or 0 is left out. */
+/** A key as etcd reports it. Empty fields and zeros are left out. */
 export interface KeyValue {
   readonly key: string;
   readonly value?: string;

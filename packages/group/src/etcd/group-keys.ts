@@ -21,7 +21,7 @@ export interface GroupState {
   readonly view: View | undefined;
   /** The rank of the next member that names none. Ranks are not used again. */
   readonly nextRank: number;
-  /** When the view was written, in etcd's count; 0 where there is none. */
+  /** When the view was written, in etcd's count; 0 without a view. */
   readonly viewRevision: bigint;
   /** Living members, by rank. */
   readonly holders: ReadonlyMap<number, Holder>;

@@ -14,7 +14,7 @@ export interface Waiter {
   readonly settle: (outcome: Outcome) => void;
 }
 
-/** How long a member that is told to stop waits for the reason. */
+/** How long a member that was asked to stop waits for the reason. */
 const graceMs = 1000;
 
 /** Why an exchange is broken, by the code of what ended the question. */
@@ -65,7 +65,7 @@ export class Arrivals {
         if (waiter.round === round)
           waiter.settle({ error: broken[code] ?? broken.unavailable, result: undefined });
       };
-      // A member that cancels is about to send the reason, unless it was told to stop itself.
+      // A member that cancels is about to send the reason, unless it was asked to stop itself.
       if (code === "cancelled") setTimeout(settle, graceMs).unref();
       else settle();
     };

@@ -245,8 +245,8 @@ export class Exchanges {
   }
 
   /**
-   * Waits for all members, and lets them go on or tells them why not. The leader goes on last: when it asks for the next
-   * round of this name, nobody is in this one any more.
+   * Waits for all members, and releases them, with an error or without. The leader continues last: when it asks for the
+   * next round of this name, no member is in this round any more.
    */
   async #lead({
     kind,
@@ -293,7 +293,7 @@ export class Exchanges {
     return outcome;
   }
 
-  /** The leader combines up, or cannot lead: those that it has counted wait in vain. */
+  /** The leader combines up, or cannot lead: releases the members that it has counted with this error. */
   async #combineUp(
     name: string,
     round: string,

@@ -13,7 +13,7 @@ import { type Member, memberOf, type View } from "../view/view.ts";
 export interface GroupDetectorOptions {
   /**
    * Where it listens, and others reach it. `IP:PORT` or `[IPv6]:PORT`: its messages are datagrams. The URL of a fabric,
-   * such as `tcp://host:port`: they are one-way calls of an engine of its own. Members of the two kinds do not hear of
+   * such as `tcp://host:port`: they are one-way calls of an engine of its own. Members of the two kinds do not notice
    * each other.
    */
   readonly address: string;

@@ -51,7 +51,7 @@ export interface GroupParts {
   readonly membership?: Membership | undefined;
   /** What this process executes for others; undefined for an observer. */
   readonly served?: ServedByMember | undefined;
-  /** Starts the detector; what it believes is told to `onStatus`. Undefined for none. */
+  /** Starts the detector; it reports each change of its beliefs to `onStatus`. Undefined for no detector. */
   readonly startDetector?: ((onStatus: (change: StatusChange) => void) => Promise<GroupDetector>) | undefined;
   /** What calls to members say of the view that this process has. Undefined where views do not change. */
   readonly presence?: Presence;
@@ -123,15 +123,13 @@ export class Group extends MemberSet<GroupEvents> implements AsyncDisposable {
   }
 
   /**
-   * Some members of the group, with ranks of their own from 0: in the order of the list, or of the ranks of those that
-   * the predicate accepts. The predicate is asked once, of the view of now. All members must name the same ranks in the
-   * same order: their collectives refuse each other otherwise.
+   * Some members of the group, with ranks of their own from 0: in the order of the list, or of the ranks that the
+   * predicate accepts. The predicate is called once, with the present view. All members must name the same ranks in the
+   * same order: otherwise their collectives refuse each other.
    *
-   * @throws TypeError or RangeError for a bad name, an empty list, a rank that is there twice, and a subgroup that is
-   * open already. RpcError
-   * `failed_precondition` for a rank that the view does not have, and when this process is a member of the group and not
-   * of the subgroup; `unavailable` when the group is closed.
-   *
+   * @throws TypeError or RangeError for a bad name, an empty list, a rank that occurs twice, and a subgroup that is
+   * open already. RpcError `failed_precondition` for a rank that the view does not have, and when this process is a
+   * member of the group and not of the subgroup; `unavailable` when the group is closed.
    * @example
    * const readers = group.subgroup("readers", ({ metadata }) => metadata.role === "reader");
    * await readers.barrier("warm");

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { readFileSync, readlinkSync, statSync } from "node:fs";
 
 /**
- * Names what processes must share to use shared memory with each other: the kernel since it started, the file system
- * with the segments, and the process ids. Undefined where the system does not tell.
+ * Names what processes must share to use shared memory with each other: the running kernel, the file system with the
+ * segments, and the process ids. Undefined where the system does not report it.
  */
 export function hostIdentity(): string | undefined {
   identity ??= { name: read() };

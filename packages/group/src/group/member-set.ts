@@ -77,7 +77,7 @@ export abstract class MemberSet<Events> implements Members {
   abstract reach(named: NamedMember): MemberLink;
 
   /**
-   * The views, from the newest of now on. A slow reader sees the newest one and misses those between. It ends when the
+   * The views, from the present one on. A slow reader gets the newest one and misses those between. It ends when the
    * group is closed or `signal` aborts, and throws when the authority is lost for good.
    *
    * @example
@@ -88,7 +88,7 @@ export abstract class MemberSet<Events> implements Members {
   }
 
   /**
-   * Resolves to the first view that the predicate accepts, the newest of now included.
+   * Resolves to the first view that the predicate accepts, the present one included.
    *
    * @example
    * await group.when(({ members }) => members.length >= 8, AbortSignal.timeout(30_000));

@@ -137,7 +137,7 @@ it("a member that was removed and knows it is refused; an observer of the same v
   expect([runs(), answer(), caller.refreshed, stamp.isDue]).toEqual([0, undefined, [], true]);
   const observer = await pair(new Known(view), callee);
   expect((await observer.call()).ok).toBe(true);
-  // A callee that is behind cannot tell.
+  // A callee that is behind cannot know.
   callee.view = viewOf(4, first, second);
   expect((await call()).ok).toBe(true);
   expect(callee.refreshed).toEqual([5]);

@@ -13,7 +13,7 @@ export interface Presence {
 /** A request has the version of the caller's view, its rank, its incarnation and the group. An answer has a version. */
 const entry = "cinnabar-view";
 
-/** How long a callee is not told again which view this process has, once it has answered, in milliseconds. */
+/** How long calls to a callee omit the caller's view after the callee has answered, in milliseconds. */
 const confirmedMs = 100;
 
 /**
@@ -63,8 +63,8 @@ export class CallerStamp {
 }
 
 /**
- * Around each handler: a caller that is behind is told so, and one that was removed is refused, whether it knows that or
- * not. `find` gives the group with a name.
+ * Runs around each handler. It reports the present view to a caller that is behind, and refuses a caller that was
+ * removed, whether the caller knows that or not. `find` gives the group with a name.
  */
 export function fencing(find: (group: string) => Presence | undefined): Middleware {
   return (call, next) => {
@@ -74,7 +74,7 @@ export function fencing(find: (group: string) => Presence | undefined): Middlewa
     const presence = find(group);
     if (presence === undefined) return next();
     const { view } = presence;
-    // Whether the caller is in a view that this process does not have yet cannot be told.
+    // The caller's view is newer than this process's, so whether the caller is a member is unknown.
     if (Number(version) > view.version) {
       presence.refresh(Number(version));
       return next();

@@ -15,8 +15,8 @@ interface Waiting {
 }
 
 /**
- * The thread of a detector, as the main thread has it. It keeps the process alive while somebody waits for it, and at no
- * other time. An error of the thread is an uncaught exception of the process, as Node has it: no method could tell it.
+ * The thread of a detector, as the main thread has it. It keeps the process alive only while a caller waits for it. An
+ * error of the thread is an uncaught exception of the process, as in Node: no method could report it.
  */
 export class DetectorThread {
   readonly #worker: ThreadPort;
@@ -47,7 +47,7 @@ export class DetectorThread {
     }
   }
 
-  /** `worker` is ready. `onNotice` is told everything that the thread says. */
+  /** `worker` is ready. `onNotice` gets every message of the thread. */
   constructor(worker: ThreadPort, onNotice: (notice: Notice) => void) {
     this.#worker = worker;
     this.#onNotice = onNotice;

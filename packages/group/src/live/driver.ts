@@ -11,7 +11,7 @@ export interface DriverOptions {
   readonly self: MemberId;
   readonly roster: Roster;
   readonly detector: ResolvedOptions;
-  /** What tells the group apart from others: a hash of its name. */
+  /** Identifies the group: a hash of its name. */
   readonly group: number;
   readonly seal?: Seal | undefined;
   onEvent(event: DetectorEvent): void;
@@ -102,7 +102,7 @@ export class Driver {
     this.#plan();
   }
 
-  /** Says goodbye; resolves when enough members have been told. */
+  /** Says goodbye; resolves when enough members have got it. */
   async leave(): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#onDone = resolve;

@@ -88,8 +88,8 @@ const fields = {
 } satisfies FieldsOf<FailureDetectorOptions>;
 
 /**
- * The failure detector of one member, live: in a thread of its own, over UDP or a fabric. It says whom it believes alive,
- * and decides nothing. It does not keep the process alive.
+ * The failure detector of one member, live: in a thread of its own, over UDP or a fabric. It reports which members it
+ * believes alive, and decides nothing. It does not keep the process alive.
  */
 export class FailureDetector {
   readonly #thread: DetectorThread;
@@ -164,7 +164,9 @@ export class FailureDetector {
       throw new Error(`failure detector: the new certificates cannot be used: ${fault}`);
   }
 
-  /** Says goodbye to the others, waits until enough have been told, and closes. Rejects when it is closed already. */
+  /**
+   * Says goodbye to the others, waits until enough of them have got it, and closes. Rejects when it is closed already.
+   */
   async leave(): Promise<void> {
     await this.#thread.ask({ kind: "leave" }, "left");
     await this.close();

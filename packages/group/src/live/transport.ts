@@ -1,12 +1,12 @@
 /** Carries messages between detectors, or loses them. */
 export interface Transport {
-  /** Connections to and from others that are open now. 0 where there are none. */
+  /** Open connections to and from others. 0 for a transport without connections. */
   readonly connections: number;
-  /** Sends without waiting. What cannot be sent is lost, and `onSendError` is told why. */
+  /** Sends without waiting. What cannot be sent is lost, and `onSendError` gets the reason. */
   send(address: string, bytes: Uint8Array): void;
   /** Resolves when everything that was sent has left, or is lost. */
   flush(): Promise<void>;
-  /** Certificates are read anew. Undefined where there are none. */
+  /** Reads certificates again. Undefined for a transport without certificates. */
   reloadSecurity?(): void;
   close(): Promise<void>;
 }

@@ -56,7 +56,7 @@ const fields = {
   signal: instance(AbortSignal),
 } satisfies FieldsOf<GroupFromFileOptions>;
 
-/** Between two looks for the file. Changes on a file system of the network are not told. */
+/** Between two looks for the file. A network file system does not report changes. */
 const lookMs = 50;
 const format = 1;
 
@@ -133,7 +133,10 @@ async function textAt(path: string): Promise<string | undefined> {
   }
 }
 
-/** Writes beside the path, and gives it its name: by `link` only where there is none. False when there was one. */
+/**
+ * Writes a file beside the path and renames it. With `link` this fails if the path exists. Returns whether it was
+ * renamed.
+ */
 async function place(
   path: string,
   text: string,

@@ -8,7 +8,7 @@ export interface Launch {
   readonly rank: number;
   /** How many processes were started together. */
   readonly size: number;
-  /** Its rank among those on this host; undefined where the launcher does not tell. */
+  /** Its rank among those on this host; undefined where the launcher does not give it. */
   readonly localRank: number | undefined;
   /** The name of this host as `hosts` has it: Slurm. */
   readonly host: string | undefined;
@@ -80,10 +80,10 @@ function numberIn(env: Environment, name: string): number {
 }
 
 /**
- * Seeds for a coordinator where each host has a process that listens at this port: one URL for each host of the job, that
- * of rank 0 first.
+ * Seeds for a coordinator where each host has a process that listens at this port. They are one URL for each host of
+ * the job, that of rank 0 first.
  *
- * @throws RangeError where the launcher does not tell the hosts: then `groupFromFile` or etcd helps
+ * @throws RangeError where the launcher does not name the hosts: use `groupFromFile` or etcd then
  */
 export function seedsOf({ hosts, launcher }: Launch, port: number): string[] {
   if (hosts === undefined)

@@ -111,7 +111,7 @@ export class Owned {
     return turn;
   }
 
-  /** Whether this process is the owner, in the view of now. */
+  /** Whether this process is the owner, in the present view. */
   async #lead(untilMs: number, signal: AbortSignal): Promise<boolean> {
     if (!this.#isFirst) return false;
     const { view } = this.#collectives.members;

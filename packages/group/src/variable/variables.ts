@@ -232,12 +232,12 @@ export interface VariableOptions<S extends Schema> {
   readonly schema: S;
   /**
    * The value while no member knows one, or a function that makes it. The owner calls it, also after `invalidate`.
-   * Default: there is none until somebody sets it.
+   * Default: the variable has no value until a member sets it.
    */
   readonly initial?: InferInput<S> | (() => InferInput<S> | Promise<InferInput<S>>) | undefined;
 }
 
-/** The options of all that asks the owner. */
+/** The options of all methods that ask the owner. */
 export interface VariableCallOptions {
   /** How long it may take, in milliseconds. Default: 10,000. */
   readonly timeoutMs?: number | undefined;
@@ -363,7 +363,7 @@ export class Variable<S extends Schema> {
   }
 
   /**
-   * The versions that come to this member, from the copy of now on. A slow reader sees the newest one. It ends when
+   * The versions that come to this member, from the present copy on. A slow reader gets the newest one. It ends when
    * `signal` aborts or the variables are closed.
    *
    * @example

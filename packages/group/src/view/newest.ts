@@ -37,7 +37,7 @@ export class Newest<T> {
     for (const reader of this.#readers) reader.wake();
   }
 
-  /** From the value of now on, or from the next one. `signal` ends it without an error. */
+  /** From the present value on, or from the next one. `signal` ends it without an error. */
   read(from: "now" | "next", signal?: AbortSignal): AsyncIterableIterator<T> {
     const reader: Reader<T> = new Reader(
       {

@@ -57,10 +57,10 @@ export function byRank(view: View): ReadonlyMap<number, Member> {
   return table;
 }
 
-/** What tells a member from its predecessors in its place. */
+/** What distinguishes a member from its predecessors with the same rank. */
 export type MemberName = Pick<Member, "rank" | "incarnation">;
 
-/** Whether both are the same process in the same place. */
+/** Whether both are the same process with the same rank. */
 export function isSameMember(one: MemberName, other: MemberName | undefined): boolean {
   return one.rank === other?.rank && one.incarnation === other.incarnation;
 }

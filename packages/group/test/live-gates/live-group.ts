@@ -13,7 +13,7 @@ export interface LiveGroupOptions {
   readonly stalledAfterMs?: number;
 }
 
-/** What a member has told, and when. */
+/** An event that a member has reported, and when. */
 export interface Sighting {
   readonly observer: MemberId;
   readonly atMs: number;
@@ -28,7 +28,7 @@ export const liveMembers = 16;
 /** As much as an authority's incarnation has of the detector's: enough for any number of refutations. */
 const incarnationsOfProcess = 2 ** 20;
 
-/** A group of processes on addresses of loopback, each with a real detector. It collects what they tell. */
+/** A group of processes on addresses of loopback, each with a real detector. It collects their reports. */
 export class LiveGroup implements AsyncDisposable {
   readonly sightings: Sighting[] = [];
   readonly #options: LiveGroupOptions;

@@ -1,5 +1,5 @@
-// `node build/packages/group/test/live-gates/main.js [-- [--short] [--out FILE] GATE …]`: runs the live gates of the failure detector with real
-// processes, in their long form unless told otherwise. Without a name it runs all. It exits with 1 where a gate does not
+// `npm run live-gates [-- [--short] [--out FILE] GATE …]`: runs the live gates of the failure detector with real
+// processes, in their long form without `--short`. Without a name it runs all. It exits with 1 where a gate does not
 // hold. `--json` prints the figures of one gate as they are, for another process of this program.
 import { writeFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";

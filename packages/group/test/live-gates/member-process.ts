@@ -4,7 +4,7 @@ import { monotonicMs } from "./monotonic.ts";
 import type { Order, Report } from "./orders.ts";
 
 let detector: FailureDetector | undefined;
-// Who cannot be told any more has ended, and this process ends too.
+// A report that cannot be sent is dropped: the parent is gone, and this process ends, too.
 const tell = (report: Report) => void process.send?.(report, undefined, undefined, () => {});
 
 async function start({ self, members, detector, stalledAfterMs }: Order & { kind: "start" }) {

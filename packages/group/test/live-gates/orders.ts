@@ -4,7 +4,7 @@ import type { DetectorOptions } from "../../src/detector/options.ts";
 import type { LiveStats } from "../../src/live/driver.ts";
 import type { LiveMember } from "../../src/live/failure-detector.ts";
 
-/** What the process of a member is told to do. `start` comes first, and once. */
+/** An order to the process of a member. `start` comes first, and once. */
 export type Order =
   | {
       readonly kind: "start";

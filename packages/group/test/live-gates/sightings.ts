@@ -1,7 +1,7 @@
 import type { MemberId, Status } from "../../src/detector/message.ts";
 import type { Sighting } from "./live-group.ts";
 
-/** When members first told of that status of a member, by observer, of what was told from `sinceMs` on. */
+/** When members first reported that status of a member, by observer, among the reports from `sinceMs` on. */
 export function firstTold(
   sightings: readonly Sighting[],
   member: MemberId,
@@ -16,7 +16,7 @@ export function firstTold(
   return told;
 }
 
-/** Which members anybody declared dead, of what was told from `sinceMs` on. */
+/** The members that any observer declared dead, among the reports from `sinceMs` on. */
 export function declaredDead(sightings: readonly Sighting[], sinceMs = 0): ReadonlySet<MemberId> {
   return new Set(
     sightings.flatMap(({ atMs, event }) =>

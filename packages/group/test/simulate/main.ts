@@ -1,6 +1,6 @@
-// `npm run simulate [-- [--short] GATE …]`: runs the gates of the failure detector, in their long form unless told
-// otherwise. Without a name it runs all and writes build/reports/group-detector.md. It exits with 1 where a gate does not
-// hold.
+// `npm run simulate [-- [--short] GATE …]`: runs the gates of the failure detector, in their long form without
+// `--short`. Without a name it runs all and writes build/reports/group-detector.md. It exits with 1 where a gate does
+// not hold.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";

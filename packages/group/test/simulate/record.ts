@@ -1,9 +1,9 @@
 import type { DetectorEvent } from "../../src/detector/events.ts";
 import type { MemberId } from "../../src/detector/message.ts";
 
-/** What the members of a simulation have told of, by whom it is about. */
+/** What the members of a simulation have reported, by the member it concerns. */
 export class Record {
-  /** When a member was first suspected by anybody, and first declared dead. */
+  /** When any member first suspected a member, and first declared it dead. */
   readonly firstSuspectedMs = new Map<MemberId, number>();
   readonly firstDeadMs = new Map<MemberId, number>();
   suspicions = 0;

@@ -15,7 +15,7 @@ export interface SimulationOptions {
   readonly loss?: number;
   /** How long a message takes, evenly spread between the two. Default: 0.2 to 2 ms. */
   readonly delayMs?: readonly [min: number, max: number];
-  /** Called for everything that a detector tells of. */
+  /** Called for every event of a detector. */
   readonly onEvent?: (observer: MemberId, event: DetectorEvent, atMs: number) => void;
 }
 

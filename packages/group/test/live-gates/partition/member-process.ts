@@ -16,10 +16,10 @@ const callEveryMs = 200;
 const answer = messageSchema<{ readonly rank: number }>("an answer", { rank: Number.isInteger });
 const Standing = service("live-gates.standing.v1", { who: unary({ output: answer, idempotent: true }) });
 
-// Who cannot be told any more has ended, and this process ends too.
+// A report that cannot be sent is dropped: the parent is gone, and this process ends, too.
 const tell = (report: Report) => void process.send?.(report, undefined, undefined, () => {});
 
-/** One time in the group. Resolves when it has ended. */
+/** One membership in the group. Resolves when it has ended. */
 async function live(order: Order): Promise<void> {
   const { rank, ip, etcd, leaseMs, periodMs, evictReported } = order;
   const standing = implement(Standing, { who: () => ({ rank }) });

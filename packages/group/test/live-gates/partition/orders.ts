@@ -1,4 +1,4 @@
-/** What the process of a member is told to do: to be a member, and to call others, until it is killed. */
+/** The order to the process of a member: to be a member, and to call others, until it is killed. */
 export interface Order {
   readonly kind: "start";
   readonly rank: number;

@@ -6,7 +6,7 @@ import type { Order, Report } from "./orders.ts";
 
 type Said<K extends Report["kind"]> = Report & { readonly kind: K } & { readonly by: number };
 
-/** A group of processes, each with a network of its own. It collects what they tell. */
+/** A group of processes, each with a network of its own. It collects their reports. */
 export class PartedGroup implements AsyncDisposable {
   readonly views: Said<"view">[] = [];
   readonly calls: Said<"call">[] = [];
