@@ -10,8 +10,8 @@ export function isIterable(value: unknown): value is AnyIterable {
 }
 
 /**
- * The items of a stream, passed on. `onEnd` is told how they ended: with an error, with undefined for their end, or with
- * null when their reader wants no more.
+ * The items of a stream, passed on. `onEnd` is called when they end: with their error, with undefined for a normal end,
+ * or with null when the reader stops early.
  */
 export class TracedItems implements AsyncIterableIterator<unknown> {
   readonly #items: AnyIterator;

@@ -40,8 +40,8 @@ const fields = {
  * OpenTelemetry's conventions for RPC. The context travels in the metadata of the call, in the form of the propagator
  * that is registered globally, such as `traceparent`.
  *
- * The span of a call covers its retries; that of a stream covers its whole life. With a context manager, as
- * the SDK registers one, handlers run with their span as the active one, and the span tells of retries and transfers.
+ * The span of a call covers its retries; that of a stream covers its whole life. With a context manager, as the SDK
+ * registers one, handlers run with their span as the active one. The span records retries and transfers.
  *
  * @example
  * const traced = [tracing()];
@@ -111,13 +111,15 @@ const tracerName = "cinnabar-otel";
 /** Once in a process. */
 let hasWarned = false;
 
-/** Whether this is what the API has in the place of a provider that may be registered later. */
+/** Whether this is the API's placeholder for a provider that may be registered later. */
 function lacksProvider(provider: TracerProvider): boolean {
   const { getDelegateTracer } = provider as Partial<ProxyTracerProvider>;
   return getDelegateTracer !== undefined && getDelegateTracer.call(provider, tracerName) === undefined;
 }
 
-/** The context that a call is made in: of the active span or, where there is none, of the call that is being served. */
+/**
+ * The context of a call that is made: that of the active span or, without one, that of the call that is being served.
+ */
 function callersContext(metadata: Metadata): Context {
   const active = context.active();
   return trace.getSpan(active) === undefined ? propagation.extract(active, metadata, getter) : active;
