@@ -3,8 +3,8 @@ import type { AnyMethod, AnyService, Schema } from "cinnabar/standard";
 import type { DescribedMethod, DescribedService, ReflectedMethod } from "./reflection-service.ts";
 
 /**
- * What reflection tells of a service: its methods with their JSON Schemas. For tools that have the contract, and need
- * no server that tells it.
+ * A service as reflection describes it: its methods with their JSON Schemas. For tools that have the contract, and need
+ * no server with reflection.
  *
  * @throws TypeError for anything but a service.
  *

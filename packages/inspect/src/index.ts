@@ -1,5 +1,5 @@
-// The entry `cinnabar-inspect`: services by which an engine tells what it serves and what it does, and their contracts for
-// those who ask.
+// The entry `cinnabar-inspect`: services that report what an engine serves and what it does, and their contracts for
+// clients.
 
 export { describeService } from "./describe-service.ts";
 export { inspection } from "./inspection.ts";

@@ -10,7 +10,7 @@ import type {
 import { type ServiceHealth, serverStream, service, unary } from "cinnabar/standard";
 import { type JsonShape, shaped } from "./json-shape.ts";
 
-/** A method as inspection tells it. All values but `inFlight` are since the engine opened. */
+/** A method as inspection reports it. All values but `inFlight` are since the engine opened. */
 export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
   /** Calls that are open now: those that were sent (out), or that have not been answered (in). */
   readonly inFlight: number;
@@ -21,7 +21,7 @@ export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latenc
   readonly latencyMs: HistogramData;
 }
 
-/** What the process of an engine uses. Engines of one process tell the same. */
+/** What the process of an engine uses. Engines of one process report the same. */
 export interface InspectedProcess {
   /** Processor time since the process began, of all threads, in microseconds. */
   readonly cpuUs: number;
@@ -63,7 +63,7 @@ export interface InspectedPeer extends Omit<SessionStats, "incarnation"> {
 export type InspectedOptions = Omit<EngineSettings, "slowCallMs"> &
   Partial<Pick<EngineSettings, "slowCallMs">>;
 
-/** Everything that an engine tells of itself. */
+/** Everything that an engine reports about itself. */
 export interface InspectedEngine extends InspectedState {
   readonly pid: number;
   /** 16 hexadecimal digits. */
@@ -226,8 +226,8 @@ const endedCallShape = shapeOf({
  * - `watch`: the state now, and then every `everyMs` (default 1,000). Later items have only the methods that were called
  *   since the item before. A slow reader gets fewer items.
  * - `calls`: open calls, with the time that each has spent in each phase.
- * - `tail`: calls as they end, at most `perSecond` in a second (default 100). A slow reader misses calls, and is told how
- *   many.
+ * - `tail`: calls as they end, at most `perSecond` in a second (default 100). A slow reader misses calls, and gets the
+ * number of missed ones.
  *
  * An engine has at most 64 streams of this service open. When they are taken, the session with the most of them loses
  * one to a session with fewer.

@@ -239,7 +239,7 @@ function isOf(path: string, service: string | undefined): boolean {
   return service === undefined || path.slice(0, path.lastIndexOf("/")) === service;
 }
 
-/** How many calls of each method have ended and are open, when it was told last. By direction and method. */
+/** How many calls of each method had ended and were open at the last report. By direction and method. */
 type SeenMethods = Map<string, { readonly ended: number; readonly inFlight: number }>;
 
 /** `seen`: only methods that have changed since; it is brought up to date. */

@@ -20,8 +20,8 @@ export interface JsonShape {
 }
 
 /**
- * A schema of the type `T` that checks a value by this JSON Schema, and tells it. Members that the JSON Schema does not
- * name are let through: a later version may have more of them.
+ * A schema of the type `T` that checks a value by this JSON Schema, and gives the JSON Schema to tools. It accepts
+ * members that the JSON Schema does not name: a later version may have more of them.
  */
 export function shaped<T>(shape: JsonShape): Schema<T> {
   const jsonSchema = () => ({ ...shape });

@@ -70,8 +70,8 @@ const serviceOf = (method: JsonShape): JsonShape => ({
 });
 
 /**
- * The contract of `reflection(engine)`, by which an engine tells what it serves. An engine that does not serve it answers
- * `unimplemented`. Only methods are listed that `security.allow` lets the caller call.
+ * The contract of `reflection(engine)`, which lists what an engine serves. An engine that does not serve it answers
+ * `unimplemented`. It lists only methods that `security.allow` lets the caller call.
  *
  * Schemas are JSON Schemas of the draft 2020-12, for libraries that implement Standard JSON Schema (zod does). Values
  * that JSON does not have are described as the command line writes them, with `x-cinnabar-…` beside.

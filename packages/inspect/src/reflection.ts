@@ -11,7 +11,7 @@ import { describeMethod, summaryOf } from "./describe-service.ts";
 import { type ReflectedService, Reflection } from "./reflection-service.ts";
 
 /**
- * The service by which an engine tells what it serves, whenever somebody asks. Serve it beside the others.
+ * The service that lists what an engine serves, at the time of each call. Serve it beside the others.
  *
  * @example
  * const server = await Engine.open({

@@ -15,7 +15,7 @@ export abstract class WatchStream<T> implements AsyncIterable<T>, AsyncIterator<
 
   /** Called once, before the first item is taken. The returned function is called at the end. */
   protected abstract start(): () => void;
-  /** The next item. Undefined: there is none now, and `wake` is called when there may be one. */
+  /** The next item. Undefined: no item is ready, and `wake` is called when one may be ready. */
   protected abstract take(): T | undefined;
 
   /** Ends the stream with this error. */

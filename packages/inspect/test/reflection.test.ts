@@ -59,7 +59,7 @@ const shop = (instance?: string) =>
   );
 const secret = implement(Secret, { open() {} });
 
-/** A server that tells what it serves, and its client. */
+/** A server with reflection, and its client. */
 async function reflected(provider: Provider, services: readonly Implementation[], options: PairOptions = {}) {
   const opened = await pair(provider, services, options);
   opened.server.serve(reflection(opened.server));
