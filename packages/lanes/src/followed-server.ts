@@ -192,8 +192,8 @@ export class FollowedServer {
 }
 
 /**
- * Which of the dispatcher's addresses a client has reached by `url`: lanes listen in the same order. Several that differ
- * in the host alone are told apart by the addresses of the host.
+ * The index of the dispatcher's address that a client has reached by `url`: lanes listen in the same order. The
+ * addresses of the host decide between URLs that differ only in the host.
  */
 async function indexOf(url: string, urls: readonly string[]): Promise<number> {
   const exact = urls.indexOf(url);

@@ -112,8 +112,7 @@ export async function loadServices(
 const closeMs = 1000;
 
 /**
- * Lets a module end what it holds. What it fails with is printed: nothing can be done about it, and the rest shall
- * end.
+ * Lets a module close what it holds. An error of it is printed: it has no remedy, and the rest must close.
  */
 export async function closeServices(services: LaneServices, where: string): Promise<void> {
   try {

@@ -296,8 +296,8 @@ async function assertUsable(
 }
 
 /**
- * The rules of the module, for a dispatcher: whoever is let in may know where the lanes are, which ask the rules
- * themselves.
+ * The rules of the module, for a dispatcher. Every client that is let in may learn the addresses of the lanes, which
+ * apply the rules themselves.
  */
 function withDirectory({ allow, authorize, ...security }: SecurityOptions): SecurityOptions {
   const path = `${LaneDirectory.name}/watch`;

@@ -29,8 +29,8 @@ export function workerFile(folderOf: () => string | undefined = packageFolder): 
 }
 
 /**
- * The folder of the installed package; undefined where there is none. In a bundle `import.meta.url` is undefined, or
- * names a file of the machine that made the bundle: then the program and the working folder tell where to look.
+ * The folder of the installed package; undefined without one. In a bundle `import.meta.url` is undefined, or names a
+ * file of the machine that made the bundle. Then the search starts at the program and at the working folder.
  */
 function packageFolder(): string | undefined {
   const here: string | undefined = import.meta.url;

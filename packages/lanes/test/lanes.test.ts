@@ -19,7 +19,7 @@ const { threads, wildcard, rails } = vi.hoisted(() => ({
 vi.mock("../src/published-urls.ts", () => ({ publishedUrls: async () => rails.urls }));
 
 vi.mock("../src/lane-thread.ts", () => ({
-  /** A thread that serves where it is told, the first of each lane, or never comes to serve. */
+  /** A thread that serves at the URLs of its orders (the first thread of each lane), or never begins to serve. */
   LaneThread: class implements Thread {
     readonly orders: LaneOrders;
     readonly listening: Promise<LaneListening>;
