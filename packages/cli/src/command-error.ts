@@ -58,5 +58,5 @@ const remedies: readonly (readonly [RpcCode, RegExp, string])[] = [
   ],
 ];
 
-/** What is wrong with a server that tells what no engine tells. */
+/** What is wrong with a server whose answer no engine gives. */
 export const wrongAnswer = "its answer is none that an engine gives";

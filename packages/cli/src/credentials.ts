@@ -10,7 +10,7 @@ export interface Setting {
   readonly source: string;
 }
 
-/** The names of the options that say who this process is, and whom it trusts. */
+/** The names of the options for this process's identity and for the authorities that it trusts. */
 const certificateOptions = ["cert", "key", "ca", "crl"] as const;
 const keyOptions = ["psk", "identity"] as const;
 

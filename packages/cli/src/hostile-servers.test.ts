@@ -9,7 +9,8 @@ import { typeText } from "./schema-text.ts";
 import { printable } from "./terminal.ts";
 import { readSchema } from "./told-schema.ts";
 
-// What a server tells is printed at a terminal, inserted into a line of a shell, and decides what is asked of an input.
+// What a server sends is printed at a terminal, is inserted into a shell's line, and decides what an input must
+// contain.
 
 const engines: Engine[] = [];
 
@@ -46,7 +47,7 @@ const method = (name: string) => ({
   ...{ name, kind: "unary", idempotent: true, replay: false, priority: "normal" },
 });
 
-/** A server that tells of itself what it likes. */
+/** A server that describes itself as the test likes. */
 const liar = (
   names: readonly string[],
   input: object = {},

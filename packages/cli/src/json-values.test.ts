@@ -10,7 +10,7 @@ import { milliseconds, bytes as sizeOf } from "./quantities.ts";
 import { faultOfJson } from "./schema-check.ts";
 import { typeText } from "./schema-text.ts";
 
-/** The JSON Schema of an input, as a server tells it. */
+/** The JSON Schema of an input, as a server sends it. */
 function schemaOf(input: z.ZodType) {
   const [method] = describeService(service("test.v1", { call: unary({ input }) })).methods;
   return method?.input ?? {};

@@ -6,8 +6,8 @@ import { CommandError } from "./command-error.ts";
 import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts";
 
 /*
- * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the schema that a server tells says
- * where one is meant (docs/guide/observe.md).
+ * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the server's schema says where a
+ * value has such a type (docs/guide/observe.md).
  */
 
 /** What surrounds a part of a value while it is converted. */

@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync, renameSync, rmSync, writeFileSync } 
 import { dirname } from "node:path";
 import { CommandError } from "./command-error.ts";
 
-/** Says early that a file cannot be written: what it shall hold may take long. @throws CommandError. */
+/** Checks early that a file can be written: what it is to hold may take long. @throws CommandError. */
 export function assertWritable(option: string, file: string): void {
   try {
     accessSync(dirname(file), constants.W_OK);

@@ -56,7 +56,7 @@ export function serviceName(text: string): Omit<MethodName, "method"> {
   return { service: name, instance };
 }
 
-/** What the server tells of its services: names alone. @throws CommandError with the remedy. */
+/** The server's services, by name alone. @throws CommandError with the remedy. */
 export function listedServices(
   peer: Peer,
   { timeoutMs, signal }: Connection,
@@ -155,7 +155,7 @@ async function told<T>(answer: Promise<T>, url: string): Promise<T> {
   }
 }
 
-/** Why a server does not tell its methods, by the code of its answer. */
+/** Why a server does not list its methods, by the code of its answer. */
 function silence(url: string): { readonly [code in RpcError["code"]]?: string } {
   return {
     unimplemented: `${url} does not tell its methods: let its engine serve reflection(engine) of cinnabar-inspect, or give --contract FILE to call and describe`,

@@ -1,7 +1,7 @@
 import type { Peer, RpcError } from "cinnabar/standard";
 import { Reflection } from "cinnabar-inspect";
 
-/** A question that every server refuses at once, whether it tells what it serves or not. */
+/** A request that every server refuses at once, with or without reflection. */
 const question = { service: "ping" };
 
 /** How long a server's event loop took to answer, in milliseconds, or why it did not. A refusal is an answer, too. */

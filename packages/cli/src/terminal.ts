@@ -52,7 +52,7 @@ export class Terminal {
     this.#output.print(`\u001b[H\u001b[2J${this.#textOf(lines.slice(0, rows))}`);
   }
 
-  /** Writes a line in the place of the last one. */
+  /** Replaces the last line. */
   replaceLine(line: string): void {
     this.#output.print(`\u001b[1A\u001b[2K${this.#textOf(line)}`);
   }
@@ -84,7 +84,7 @@ export class Terminal {
   }
 }
 
-/** White space that JSON writes as an escape: where it occurs, the text is none of JSON's. */
+/** White space that JSON writes as an escape: a text that contains it raw is not JSON. */
 const lineBreaks = /[\t\n\v\f\r]+/g;
 /** Control characters, marks of direction and of format, other ends of lines, halves of characters. */
 const unprintable = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;

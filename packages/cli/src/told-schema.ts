@@ -1,15 +1,15 @@
 import type { JsonSchema } from "cinnabar/inspect";
 
 /*
- * JSON Schemas as servers tell them. A server may lie: with parts that are no schemas, with references in a circle, with
- * alternatives of alternatives that no machine finishes. So each has the form that the commands rely on when it has been
- * read, reading a value by it has a bound, and patterns are left out: matching one can take for ever.
+ * JSON Schemas that servers send. A server may lie: with parts that are no schemas, with references in a circle, with
+ * nested alternatives that no machine finishes. `readSchema` returns the form that the commands rely on, with bounds on
+ * reading a value by it. Patterns are left out: matching one can take for ever.
  */
 
-/** Parts of a schema that are read; those beyond say nothing of a value. */
+/** The most parts of a schema that are read; further ones are ignored. */
 const mostParts = 20_000;
 const deepest = 64;
-/** Words of an `enum`: with more it says nothing. */
+/** The most words of an `enum`; a longer one is ignored. */
 const mostWords = 10_000;
 
 const types = new Set(["string", "number", "integer", "boolean", "object", "array", "null"]);
@@ -27,7 +27,7 @@ const beyondJson: readonly (readonly [keyword: string, member: string])[] = [
   ["x-cinnabar-handle", "access"],
 ];
 
-/** A schema as it was told, in the form that the commands rely on. */
+/** A schema from a server, in the form that the commands rely on. */
 export function readSchema(told: unknown): JsonSchema {
   let left = mostParts;
   const read = (part: unknown, depth: number): JsonSchema => {

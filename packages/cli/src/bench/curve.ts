@@ -70,7 +70,7 @@ const left = 80;
 const right = 30;
 const top = 60;
 const bottom = 60;
-/** Told apart by people who do not see all colours alike (Okabe and Ito). */
+/** Distinguishable for people with colour blindness (Okabe and Ito). */
 const colors = ["#0072b2", "#e69f00", "#d55e00"];
 
 /**

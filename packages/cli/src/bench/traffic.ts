@@ -113,10 +113,10 @@ export async function methodTarget(
   };
 }
 
-/** Processor time of this process and of servers that tell theirs, in microseconds. */
+/** Processor time of this process, and of servers that report theirs, in microseconds. */
 export interface Used {
   readonly clientUs: number;
-  /** Undefined: not all servers tell it. */
+  /** Undefined: at least one server does not report it. */
   readonly serverUs: number | undefined;
 }
 

@@ -124,7 +124,7 @@ async function namesOf(
       if (withServices) found.push(served);
       found.push(...methods.map(({ name }) => `${served}/${name}`));
     }
-    // A server may tell what no contract can have: the shell would insert it into a line that is going to run.
+    // A server may send names that no contract can have, and the shell would insert them into a command line.
     for (let at = found.length - 1; at >= 0; at--) if (!isName(found[at] as string)) found.splice(at, 1);
     return 0;
   }).catch((error: unknown) => {

@@ -24,7 +24,10 @@ interface State {
   readonly reason?: string | undefined;
 }
 
-/** How often a watch asks whether the server's event loop answers: health is told when it changes, and asks nothing. */
+/**
+ * How often a watch asks whether the server's event loop answers. Health itself arrives on each change, without a
+ * request.
+ */
 const lookMs = 1000;
 
 /** `cinnabar health`: whether a server serves. */

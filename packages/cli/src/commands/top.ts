@@ -82,7 +82,7 @@ class WatchedEngine {
   readonly #everyMs: number;
   readonly #connection: Connection;
   #peer: Peer | undefined;
-  /** The last two items of one life of the engine, and all methods that it has told. */
+  /** The last two items of one life of the engine, and all methods of its items. */
   #before: InspectedChange | undefined;
   #now: InspectedChange | undefined;
   readonly #methods = new Map<string, { before: InspectedMethod | undefined; now: InspectedMethod }>();
@@ -172,12 +172,12 @@ class WatchedEngine {
     return this.#now?.health.status ?? "connecting";
   }
 
-  /** How many methods it did not tell of, because there are too many. */
+  /** How many methods the engine left out, because there are too many. */
   get methodsLeftOut(): number {
     return this.#now?.methodsLeftOut ?? 0;
   }
 
-  /** What it did in the last interval; undefined while it is not known. */
+  /** Its activity in the last interval; undefined while it is unknown. */
   interval() {
     const [before, now] = [this.#before, this.#now];
     const isOld = this.failure !== undefined || this.isBlocked;
@@ -244,7 +244,7 @@ interface MethodInterval {
   readonly latency: Histogram;
 }
 
-/** What was recorded since; all of it, where the engine has told less than before. */
+/** The latency recorded since `before`; all of it if the engine now reports less than before. */
 function since(latency: Histogram, before: InspectedMethod | undefined): Histogram {
   if (before === undefined) return latency;
   try {

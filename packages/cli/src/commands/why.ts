@@ -44,7 +44,7 @@ interface Joined {
 }
 
 interface Side extends OpenCall {
-  /** The URL of the engine that has told it. */
+  /** The URL of the engine that reported it. */
   readonly url: string;
 }
 
