@@ -1,6 +1,6 @@
 /**
- * A fixed number of buffers, made once and used again: memory that is registered with a network card is best registered
- * once. They are shared memory, which other threads may fill. Whoever comes when all are out waits in line.
+ * A fixed number of buffers, made once and reused: memory that is registered with a network card is best registered
+ * once. They are shared memory, which other threads may fill. A caller waits in line while all buffers are out.
  */
 export class BufferPool {
   readonly #free: Uint8Array[];

@@ -21,8 +21,8 @@ export interface PullResult {
 }
 
 /**
- * Pulls every file through a fixed set of windows and compares the SHA-256 of what arrived with the disk's. A file that
- * cannot be had or differs is a problem to be told; a server that is gone ends it all.
+ * Pulls every file through a fixed set of windows and compares the SHA-256 of the received bytes with the disk's. A
+ * file that is missing or differs is a problem to report; a lost server ends the run.
  */
 export async function pullAll(
   openWindow: OpenWindow,

@@ -6,7 +6,7 @@ import { serveFiles } from "./file-server.ts";
 import { aborted, describe, stopSignal } from "./lifetime.ts";
 import { serveSockets } from "./socket-server.ts";
 
-/** What the server tells its parent once it can be called. */
+/** What the server sends to its parent once it serves. */
 export interface Announcement {
   readonly urls: readonly string[];
   /** Where plain sockets serve the same, by the scheme they are to be compared with; none unless asked for. */

@@ -62,7 +62,7 @@ async function answerAll(socket: Socket, catalog: Catalog, reader: FileReader): 
       await write(socket, new Uint8Array(counts.buffer));
     }
   } catch {
-    socket.destroy(); // which tells the client that the bytes will not come
+    socket.destroy(); // so the client learns that the bytes will not come
   }
 }
 

@@ -7,13 +7,13 @@ export const Locks = service("locks.v1", {
   acquire: unary({ input: z.string(), timeoutMs: 600_000 }),
 });
 
-/** How the program tells a member what it is. */
+/** The program's message to a member: its rank and addresses. */
 export interface Assignment {
   readonly rank: number;
   readonly urls: readonly string[];
 }
 
-/** What a member tells the program. */
+/** A member's message to the program. */
 export type News =
   | {
       readonly type: "view";

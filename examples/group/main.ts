@@ -10,7 +10,7 @@ const victim = 2;
 const urls = ranks.map((rank) => `shm://locks-${process.pid}-${rank}`);
 const members: ChildProcess[] = [];
 
-/** What the members have told since the last event, by rank. */
+/** The messages of the members since the last event, by rank. */
 let told: { readonly from: number; readonly news: News }[] = [];
 let onNews = () => {};
 
@@ -24,7 +24,7 @@ function start(rank: number): void {
   member.send({ rank, urls } satisfies Assignment);
 }
 
-/** Resolves when these ranks have told of this. */
+/** Resolves when these ranks have sent such news. */
 function until(from: readonly number[], is: (news: News) => boolean): Promise<void> {
   return new Promise((resolve) => {
     onNews = () => {
@@ -36,7 +36,7 @@ function until(from: readonly number[], is: (news: News) => boolean): Promise<vo
 
 const hasMembers = (count: number) => (news: News) => news.type === "view" && news.ranks.length === count;
 
-/** What the members have told, since this time. */
+/** The members' messages since this time. */
 function print(title: string, sinceMs: number): void {
   console.log(title);
   for (const { from, news } of told.sort((one, other) => one.news.atMs - other.news.atMs)) {

@@ -1,4 +1,4 @@
-// One member of the group: it waits for a lock of each other member, and tells which views it gets and how its calls end.
+// One member of the group: it waits for a lock of each other member, and reports its views and the ends of its calls.
 import { Engine, implement } from "cinnabar";
 import { coordinatorAuthority, joinGroup, type Member } from "cinnabar-group";
 import { type Assignment, hostTimeMs, Locks, type News } from "./contract.ts";

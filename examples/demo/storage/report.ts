@@ -14,7 +14,7 @@ export interface Result {
   /** Each request had one block. */
   readonly isByBlocks: boolean;
   readonly kills: number;
-  /** The longest time that a write took under kills, where the client tells it. */
+  /** The longest time of a write under kills, if the client reports it. */
   readonly longestMs: number | undefined;
 }
 

@@ -2,7 +2,9 @@ import { randomInt } from "node:crypto";
 
 export const blockBytes = 4096;
 
-/** Another one at each call: what a pass over the disk writes is told from what all others wrote. */
+/**
+ * A new generation at each call: it distinguishes the blocks of one pass over the disk from those of all other passes.
+ */
 export function newGeneration(): number {
   return randomInt(2 ** 32);
 }
