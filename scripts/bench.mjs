@@ -1,5 +1,5 @@
-// `npm run bench [-- [WORKLOAD…] [OPTION…]]`: sets up, then measures in a process with nothing else in it. `--help`
-// tells the workloads and options.
+// `npm run bench [-- [WORKLOAD…] [OPTION…]]`: sets up, then measures in a process of its own. `--help` lists the
+// workloads and options.
 import { endChildrenOnSignal, live } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 

@@ -35,7 +35,7 @@ const librariesOf = {
 };
 
 /**
- * Fails unless a file of the package runs on every system that the package promises, as far as symbols tell.
+ * Fails unless the symbols of a file of the package exist on every system that the package promises.
  *
  * @param {import("./targets.mjs").Target} target
  * @param {string} folder

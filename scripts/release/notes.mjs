@@ -3,7 +3,7 @@
  *
  * @param {string} changelog
  * @param {string} version
- * @returns {string | undefined} undefined where there is none, or an empty one
+ * @returns {string | undefined} undefined without such a section, or with an empty one
  */
 export function notesOf(changelog, version) {
   const section = sectionOf(changelog, version);

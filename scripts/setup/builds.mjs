@@ -84,7 +84,7 @@ export async function buildNative(preset, target) {
  * Compilers that run at the same time go on after an error, so the end of the output is often about other files.
  *
  * @param {string} output of a native build that failed
- * @returns {string} the errors of the compiler and the linker, or the end of the output where there are none
+ * @returns {string} the errors of the compiler and the linker, or the end of the output without such errors
  */
 export function whyNativeFailed(output) {
   const errors = output
@@ -119,7 +119,8 @@ export async function buildTypeScript(purpose) {
   linkCommand();
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
   const others = otherPackages.map((name) => `packages/${name}`);
-  // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
+  // Both builds are in build/, so they share one stamp, which says which of them it is. A build of all programs
+  // includes the examples.
   const examples = fingerprint([...forPrograms, "tsconfig.examples.json", ...others]);
   const programs = fingerprint([...forPrograms, ...others, "bench", "test"]);
   const forBuild = { stamp: "build", output: "build/examples" };

@@ -138,8 +138,8 @@ const killGraceMs = 8_000;
  * @param {string} command
  * @param {readonly string[]} args
  * @param {{ env?: NodeJS.ProcessEnv, timeoutMs?: number, output?: number | ((chunk: Buffer) => void) }} [options] after
- * `timeoutMs` the command is ended with all that it has started; `output`: an open file that takes what it writes, or
- * who is told of it beside the terminal
+ * `timeoutMs` the command is ended with all that it has started; `output`: an open file for the command's output, or a
+ * function that gets the output beside the terminal
  * @returns {Promise<string>} "0", another exit status, a signal's name, "a timeout", or why it could not start
  */
 export async function live(command, args, { env = {}, timeoutMs, output = 1 } = {}) {

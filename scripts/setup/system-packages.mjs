@@ -10,7 +10,7 @@ import { isCurrent, markCurrent } from "./stamp.mjs";
  * @typedef {object} SystemPackage
  * @property {string} name
  * @property {() => boolean | Promise<boolean>} isThere
- * @property {boolean} [isOptional] a lack is told and lived with
+ * @property {boolean} [isOptional] a lack is reported, and set-up goes on
  */
 
 /** @type {readonly SystemPackage[]} */
@@ -145,7 +145,7 @@ const wasRefused = (item) => isCurrent(refusal(item.name), "refused", []);
 const refusal = (name) => `without-${name}`;
 
 /**
- * The clang-format that the sources are formatted with; undefined when there is none of that version.
+ * The clang-format that the sources are formatted with; undefined without one of that version.
  *
  * @returns {Promise<string | undefined>}
  */

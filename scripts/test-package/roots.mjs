@@ -83,7 +83,7 @@ export function npmFolder() {
  * read-only root and a /dev/shm of 64 MB.
  *
  * @param {{ root: string, node: string, home: string, cache: string, shm?: string, ownNetwork?: boolean | undefined }}
- * folders `home` is the user's folder and can be written to; `shm` is bound in the place of a /dev/shm of its own;
+ * folders `home` is the user's folder and can be written to; `shm` is bound at /dev/shm instead of a new one;
  * `ownNetwork`: with loopback alone
  * @returns {string[]}
  */

@@ -82,7 +82,7 @@ export async function kernelOfGuest() {
   return ok ? output.trim() : undefined;
 }
 
-/** Builds the guest's kernel where there is none. Takes some minutes, once for a machine. */
+/** Builds the guest's kernel if it is not built yet. Takes some minutes, once for a machine. */
 export async function prepareGuest() {
   const ending = await live(guest, ["--prepare"]);
   if (ending !== "0")

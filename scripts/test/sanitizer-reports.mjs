@@ -23,11 +23,11 @@ const javaScriptFrame =
   /Builtins_|v8::internal::Execution|v8::internal::\(anonymous namespace\)::Invoke|<unknown module>/;
 
 /**
- * Whether the addon asked for the memory. Not ours is what V8 takes for its heap while the addon calls it, nor what
- * libfabric keeps: 1.17's net provider forgets a copy of its fi_info with every endpoint, and a stack through libfabric
- * ends there, so whether it was asked to keep it cannot be told. Memory of a library that was unloaded before the
- * check, which may well have been the addon, has a frame without a module right below the allocator; code that V8 made
- * has none either, but never allocates by itself.
+ * Whether the addon asked for the memory. V8's heap is not ours, even if V8 takes it while the addon calls V8. What
+ * libfabric keeps is not ours: 1.17's net provider leaks a copy of its fi_info with every endpoint. A stack through
+ * libfabric ends there, so its caller is unknown. Memory of a library that was unloaded before the check, perhaps the
+ * addon, has a frame without a module right below the allocator. Code that V8 made has no module either, but never
+ * allocates by itself.
  *
  * @param {string} leak
  */

@@ -138,7 +138,7 @@ export async function runUnderSanitizers({ name, filters }) {
       LD_PRELOAD: await runtime(),
       CINNABAR_ADDON: addon,
       CINNABAR_LEAK_CHECK: await buildLeakCheck(name),
-      // Tells tests that measure time or memory to be lenient.
+      // Makes tests that measure time or memory lenient.
       CINNABAR_SANITIZERS: "1",
     },
   });
