@@ -27,6 +27,8 @@ const forBuilding = [
 /** @type {readonly SystemPackage[]} */
 const forTesting = [
   { name: "doctest-dev", isThere: () => hasHeader("doctest/doctest.h") },
+  // The addon's copies of librdmacm's structures are compared with its headers as the addon is compiled.
+  { name: "librdmacm-dev", isThere: () => hasHeader("rdma/rdma_cma.h") },
   // Each version formats a little differently, so the check wants this one and none other.
   { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },
   // Shells whose completion of the command line is tested.

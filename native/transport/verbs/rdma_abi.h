@@ -8,8 +8,13 @@
 #include <cstdint>
 
 // The beginnings of librdmacm's and libibverbs' structures, as far as they are read here. Both
-// libraries keep this ABI (RDMACM_1.0, IBVERBS_1.1) since 2008; their headers are not needed for a
-// build, as the libraries are not for a start.
+// libraries keep this ABI (RDMACM_1.0, IBVERBS_1.1) since 2008. Their headers are not needed for a
+// build, as the libraries are not for a start. Where they are, the compiler compares them: in a
+// checkout with the tests, and in the builds of binaries.
+#if __has_include(<rdma/rdma_cma.h>)
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#endif
 
 namespace cinnabar::verbs {
 
@@ -93,13 +98,27 @@ struct EventHandle {
   uint8_t privateBytes;
 };
 
-static_assert(offsetof(WorkCompletion, queuePair) == 28);
-static_assert(sizeof(WorkCompletion) == 48);
-static_assert(offsetof(DeviceContext, operations.poll) == 8 + 11 * 8);
-static_assert(offsetof(DeviceContext, operations.postSend) == 8 + 25 * 8);
-static_assert(offsetof(ConnectionHandle, local) == 32);
-static_assert(offsetof(ConnectionHandle, remote) == 160);
-static_assert(offsetof(ConnectionHandle, event) == 352);
-static_assert(offsetof(EventHandle, privateBytes) == 32);
+#if __has_include(<rdma/rdma_cma.h>)
+static_assert(offsetof(WorkCompletion, id) == offsetof(ibv_wc, wr_id));
+static_assert(offsetof(WorkCompletion, status) == offsetof(ibv_wc, status));
+static_assert(sizeof(WorkCompletion) == sizeof(ibv_wc));
+static_assert(offsetof(WorkRequest, id) == offsetof(ibv_send_wr, wr_id));
+static_assert(offsetof(WorkRequest, next) == offsetof(ibv_send_wr, next));
+static_assert(offsetof(DeviceContext, operations.poll) == offsetof(ibv_context, ops.poll_cq));
+static_assert(offsetof(DeviceContext, operations.postSend) == offsetof(ibv_context, ops.post_send));
+static_assert(offsetof(CompletionQueue, context) == offsetof(ibv_cq, context));
+static_assert(offsetof(QueuePairHandle, context) == offsetof(ibv_qp, context));
+static_assert(offsetof(ConnectionHandle, verbs) == offsetof(rdma_cm_id, verbs));
+static_assert(offsetof(ConnectionHandle, queuePair) == offsetof(rdma_cm_id, qp));
+static_assert(offsetof(ConnectionHandle, local) == offsetof(rdma_cm_id, route.addr.src_storage));
+static_assert(offsetof(ConnectionHandle, remote) == offsetof(rdma_cm_id, route.addr.dst_storage));
+static_assert(offsetof(ConnectionHandle, event) == offsetof(rdma_cm_id, event));
+static_assert(offsetof(EventHandle, id) == offsetof(rdma_cm_event, id));
+static_assert(offsetof(EventHandle, event) == offsetof(rdma_cm_event, event));
+static_assert(sizeof(EventHandle::event) == sizeof(rdma_cm_event::event));
+static_assert(offsetof(EventHandle, status) == offsetof(rdma_cm_event, status));
+static_assert(offsetof(EventHandle, privateBytes) ==
+              offsetof(rdma_cm_event, param.conn.private_data_len));
+#endif
 
 }  // namespace cinnabar::verbs
