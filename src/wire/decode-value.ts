@@ -62,7 +62,7 @@ export function decodeAt(
     ? from
     : Buffer.from(from.buffer, from.byteOffset, from.byteLength);
   bytes = buffer as Utf8Buffer;
-  view = viewOf(buffer);
+  view = buffer.dataView ?? viewOf(buffer);
   at = start;
   end = until;
   heapBytes = 0;
@@ -165,12 +165,17 @@ function read(depth: number): unknown {
 
 /** An unsigned integer of 1, 2 or 4 bytes, for a `width` of 0, 1 or 2. */
 function readCount(width: number): number {
-  if (width === 0) return bytes[take(1)] as number;
-  return width === 1 ? view.getUint16(take(2)) : view.getUint32(take(4));
+  const start = at;
+  at += 1 << width;
+  if (at > end) refuse("value is cut off");
+  if (width === 0) return bytes[start] as number;
+  return width === 1 ? view.getUint16(start) : view.getUint32(start);
 }
 
 function readString(length: number): string {
-  const start = take(length);
+  if (length > end - at) refuse("value is cut off");
+  const start = at;
+  at += length;
   if (length >= shortString) return readLongString(start, length);
   if (length > 1) spend(heapCost.string + length);
   let text = "";
@@ -209,10 +214,9 @@ function readBinary(length: number): Uint8Array {
   return copy;
 }
 
-/** Begins a collection of `parts` values at `depth`. Each value takes at least one byte. */
-function enter(parts: number, depth: number): void {
-  if (parts > end - at) refuse(`collection of ${parts} values has ${end - at} bytes`);
-  if (depth >= maxDepth) refuse(tooDeep);
+/** Refuses a collection that has more parts than bytes, as each takes at least one, or that lies too deep. */
+function refuseCollection(parts: number): never {
+  return refuse(parts > end - at ? `collection of ${parts} values has ${end - at} bytes` : tooDeep);
 }
 
 /** Counts memory that the value is about to take. Doubles, which take no more than their places, are seen later. */
@@ -232,7 +236,7 @@ function readArray(length: number, depth: number): unknown[] {
     spend(heapCost.exactArray(0));
     return [];
   }
-  enter(length, depth);
+  if (length > end - at || depth >= maxDepth) refuseCollection(length);
   const inner = depth + 1;
   // Points and pairs are frequent. Pushed to, an array would have room for 17.
   if (length <= 3) {
@@ -252,15 +256,16 @@ function readMap(count: number, depth: number): object {
     spend(heapCost.emptyObject);
     return {};
   }
-  enter(2 * count, depth);
+  if (2 * count > end - at || depth >= maxDepth) refuseCollection(2 * count);
   const place = placeOfBytes(bytes, at, end, count);
   if (place < 0) return readEntries({}, count, depth);
-  const shape = shapes.at(place, count);
-  if (shape === undefined) return readNewShape({}, place, count, depth);
+  const shape = shapes.at[place];
+  if (shape?.keys.length !== count) return readNewShape({}, place, count, depth);
   spend(heapCost.shaped + heapCost.slot * count);
-  return shape.code === undefined
-    ? readShape(shape, place, depth)
-    : shape.code(bytes, at, end, place, depth + 1);
+  if (shape.code === undefined) return readShape(shape, place, depth);
+  const object = shape.code(bytes, at, end, place, depth + 1);
+  at = position[0] as number;
+  return object;
 }
 
 /** Reads the last `count` entries of an object whose shape is not the one at its place. */
@@ -315,39 +320,36 @@ const shapes = new ShapeTable<Code>((shape) => {
       if (v${i} < 0x80) at++;
       else {
         v${i} = readAt(at, inner);
-        at = position();
+        at = position[0];
       }`;
   });
   const properties = keys.map((key, i) => `${JSON.stringify(key)}: v${i}`);
   const make = new Function(
-    "shape, keys, readAt, position, setPosition, readRest",
+    "shape, keys, readAt, position, readRest",
     `"use strict";
     const build = (${names.join(", ")}) => ({ ${properties.join(", ")} });
     const decode = (from, at, end, place, inner) => {${steps.join("")}
-      setPosition(at);
+      position[0] = at;
       shape.misses = 0;
       return build(${names.join(", ")});
     };
     return { decode, build };`,
   );
-  const { decode, build } = make(shape, keys, readAt, position, setPosition, readRest);
+  const { decode, build } = make(shape, keys, readAt, position, readRest);
   // As `withObjects`, for the objects of this code.
   shape.kept = build(...keys.map(() => keys));
   return decode;
 });
 
-/** For generated code: reads the value at `start`; it ends at `position()`. */
+/** Where generated code has come to, and what it has called: it cannot see the variables of this module. */
+const position = new Uint32Array(1);
+
+/** For generated code: reads the value at `start`; it ends at `position[0]`. */
 function readAt(start: number, depth: number): unknown {
   at = start;
-  return read(depth);
-}
-
-function position(): number {
-  return at;
-}
-
-function setPosition(to: number): void {
-  at = to;
+  const value = read(depth);
+  position[0] = at;
+  return value;
 }
 
 /** For generated code: the map has these values, and then another key than its shape. */
@@ -361,7 +363,9 @@ function readRest(
   at = start;
   const object: Record<string, unknown> = {};
   for (let i = 0; i < values.length; i++) object[keys[i] as string] = values[i];
-  return readNewShape(object, place, keys.length - values.length, inner - 1);
+  readNewShape(object, place, keys.length - values.length, inner - 1);
+  position[0] = at;
+  return object;
 }
 
 function isNext(key: Uint8Array): boolean {
@@ -439,7 +443,7 @@ function readRegistered(type: number, size: number): object {
 
 /** Reads the array after a tag. It counts as nested inside the tag. */
 function readTagged(type: number, depth: number): object {
-  enter(1, depth);
+  if (at >= end || depth >= maxDepth) refuseCollection(1);
   const parts = read(depth + 1);
   if (!Array.isArray(parts)) refuse(`extension 0x${type.toString(16)} has no array`);
   if (type === extension.set || type === extension.map) {

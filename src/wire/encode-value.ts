@@ -90,7 +90,7 @@ export function encodeAt(
   if (encoding) throw new EncodeError("a getter or toJSON made a call while its value was being encoded");
   encoding = true;
   target = into as Utf8Buffer;
-  view = viewOf(into);
+  view = into.dataView ?? viewOf(into);
   room = into.length - slack;
   work = 0;
   origin = start;
@@ -169,17 +169,17 @@ function write(value: unknown, at: number, depth: number): number {
 function writeObject(object: Record<string, unknown>, start: number, depth: number): number {
   const keys = Object.keys(object);
   if (keys.length === 0) return writeEmpty(object, start, depth);
-  let at = writeCount(keys.length, 0x80, 0xde, start);
-  enter(keys.length, depth);
+  if (depth >= maxDepth) refuseDepth(depth);
   const place = placeOfKeys(keys);
-  const shape = place < 0 ? undefined : shapes.at(place, keys.length);
-  if (shape?.code !== undefined) {
-    const end = shape.code(object, keys, at, depth);
+  const shape = place < 0 ? undefined : shapes.at[place];
+  if (shape?.code !== undefined && shape.keys.length === keys.length) {
+    const end = shape.code(object, keys, start, depth);
     if (end >= 0) {
       shape.misses = 0;
       return end;
     }
   }
+  let at = writeCount(keys.length, 0x80, 0xde, start);
   if (keys.includes("toJSON")) {
     const json = toJson(object);
     if (json !== object) return write(json, start, depth);
@@ -238,13 +238,14 @@ function nameOfKind(kind: string): string {
 
 /** An object with these keys was written without code of its own. */
 function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly string[]): void {
-  if (shape?.keys.every((key, i) => key === keys[i])) shapes.count(shape);
+  const isOfShape = shape?.keys.length === keys.length && shape.keys.every((key, i) => key === keys[i]);
+  if (isOfShape) shapes.count(shape);
   else shapes.learn(place, keys);
 }
 
 /**
- * The code of a shape: writes the entries of an object with these keys from `at` on. Returns their end; -1, with nothing
- * written, if the keys are others, but as many.
+ * The code of a shape: writes an object with these keys at `at`. Returns its end; -1, with nothing written, if the keys
+ * are others, but as many.
  */
 type Code = (object: object, keys: readonly string[], at: number, depth: number) => number;
 
@@ -262,12 +263,16 @@ const shapes = new ShapeTable<Code>(({ keys, keyBytes }) => {
       else if (typeof value === "number") at = writeNumber(value, at);
       else at = write(value, at, depth + 1);`;
   });
+  const count = keys.length < 0x10 ? [0x80 | keys.length] : [0xde, 0, keys.length];
+  const header = count.map((byte, offset) => `into[at + ${offset}] = ${byte};`);
   const make = new Function(
     "roomFor, writeString, writeNumber, write, trail",
     `"use strict";
     return (object, keys, at, depth) => {
       if (${tests.join(" || ")}) return -1;
-      let into, value;${steps.join("")}
+      let into = roomFor(at, 0), value;
+      ${header.join(" ")}
+      at += ${count.length};${steps.join("")}
       return at;
     };`,
   );
@@ -285,17 +290,13 @@ function writeArray(array: readonly unknown[], start: number, depth: number): nu
   // Each value takes at least one byte. A sparse array may be longer than any message.
   if (length > mostBytes) refuseLength(length);
   let at = writeCount(length, 0x90, 0xdc, start);
-  enter(length, depth);
+  // An empty one is no deeper than a number.
+  if (depth >= maxDepth && length > 0) refuseDepth(depth);
   for (let i = 0; i < length; i++) {
     trail[depth] = i;
     at = write(array[i], at, depth + 1);
   }
   return at;
-}
-
-/** Counts a collection of `parts` values at `depth`. An empty one is no deeper than a number. */
-function enter(parts: number, depth: number): void {
-  if (depth >= maxDepth && parts > 0) refuseDepth(depth);
 }
 
 function refuseLength(bytes: number): never {
@@ -365,8 +366,17 @@ function writeString(text: string, at: number): number {
 }
 
 function writeLongString(text: string, at: number): number {
+  const { length } = text;
+  if (length >= 0x20 && length < 0x100) {
+    const bytes = target.utf8Write(text, at + 2, target.length - at - 2);
+    if (bytes < 0x100) {
+      target[at] = 0xd9;
+      target[at + 1] = bytes;
+      return at + 2 + bytes;
+    }
+  }
   // After the header that an ASCII string of this length has: most strings are ASCII.
-  const header = headerBytes(text.length);
+  const header = headerBytes(length);
   const bytes = target.utf8Write(text, at + header, target.length - at - header);
   const needed = headerBytes(bytes);
   if (needed !== header) target.copyWithin(at + needed, at + header, at + header + bytes);
@@ -574,7 +584,7 @@ function writeTable(
 
 /** Writes a tag and its array. */
 function writeTagged(type: number, parts: readonly unknown[], at: number, depth: number): number {
-  enter(1, depth);
+  if (depth >= maxDepth) refuseDepth(depth);
   const start = writeTag(type, 0, at);
   if (start > room) grow(start, 0);
   return writeArray(parts, start, depth + 1);

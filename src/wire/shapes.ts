@@ -49,7 +49,8 @@ export class Shape<Code> {
 /** The shapes that came lately. Each has a place, which follows from its keys and may be that of others. */
 export class ShapeTable<Code> {
   readonly #generate: (shape: Shape<Code>) => Code;
-  readonly #shapes: (Shape<Code> | undefined)[] = new Array(places).fill(undefined);
+  /** The shapes by place. The one at a place may have other keys, and another number of them. */
+  readonly at: (Shape<Code> | undefined)[] = new Array(places).fill(undefined);
   #codes = 0;
   #oftenEnough = firstOftenEnough;
 
@@ -58,22 +59,16 @@ export class ShapeTable<Code> {
     this.#generate = generate;
   }
 
-  /** The shape at a place; undefined if it does not have `count` keys. */
-  at(place: number, count: number): Shape<Code> | undefined {
-    const shape = this.#shapes[place];
-    return shape?.keys.length === count ? shape : undefined;
-  }
-
   /**
    * An object came that is not of the shape at its place. Returns its own shape if that has the place from now on: not
    * where another came there lately.
    */
   learn(place: number, keys: readonly string[]): Shape<Code> | undefined {
-    const shape = this.#shapes[place];
+    const shape = this.at[place];
     if (shape !== undefined && ++shape.misses < mostMisses) return undefined;
     if (!keys.every(isName)) return undefined;
     const learned = new Shape<Code>(keys);
-    this.#shapes[place] = learned;
+    this.at[place] = learned;
     return learned;
   }
 
