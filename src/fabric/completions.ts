@@ -22,8 +22,6 @@ export class Completions {
   #afterwards: (() => void)[] = [];
   sends = 0;
   transfers = 0;
-  /** Messages delivered so far. */
-  received = 0;
 
   constructor(ring: ArrayBuffer, slots: SendSlots, slotBytes: number) {
     this.ring = new Uint32Array(ring);
@@ -73,7 +71,7 @@ export class Completions {
       ring[1] = head;
       switch (kind) {
         case completion.message:
-          this.received++;
+          port.received++;
           if (status === 0) sink.onMessage(port, token, bytes);
           else sink.onMessageLost(port, status);
           break;

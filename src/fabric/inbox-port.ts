@@ -46,6 +46,7 @@ export abstract class InboxPort {
   readonly slabView: DataView;
   readonly slotBytes: number;
   onWake: () => void = () => {};
+  received = 0;
   readonly memory = new MemRegions();
   protected readonly sendSlots: SendSlots;
   protected readonly completions: Completions;
@@ -272,10 +273,6 @@ export abstract class InboxPort {
   disarm(): void {
     this.#armed = false;
     this.#wakesSoon = false;
-  }
-
-  get received(): number {
-    return this.completions.received;
   }
 
   #queues(): PortQueues {

@@ -78,6 +78,9 @@ export class NativePort implements Port {
   readonly maxPeers: number;
   readonly isEventDriven = false;
   onWake: () => void = () => {};
+  received = 0;
+  spinLostUs = 0;
+  spinCaught = 0;
 
   readonly #addon: Addon;
   readonly #opened: OpenedPort;
@@ -275,17 +278,12 @@ export class NativePort implements Port {
   progress(spinUs: number, sink: PortSink): number {
     if (this.#closed) return 0;
     const count = this.#addon.progress(this.#id, spinUs);
+    const { ring } = this.#completions;
+    this.spinLostUs = ring[2] as number;
+    this.spinCaught = ring[3] as number;
     if (this.#unreleased.length > 0) this.#releaseAgain();
     if (count > 0) this.#completions.deliver(count, this, sink);
     return count;
-  }
-
-  get spinLostUs(): number {
-    return this.#completions.ring[2] as number;
-  }
-
-  get spinCaught(): number {
-    return this.#completions.ring[3] as number;
   }
 
   arm(): boolean {
@@ -302,10 +300,6 @@ export class NativePort implements Port {
 
   setRef(keepsProcessAlive: boolean): void {
     if (!this.#closed) this.#addon.setRef(this.#id, keepsProcessAlive);
-  }
-
-  get received(): number {
-    return this.#completions.received;
   }
 
   get busy(): boolean {

@@ -185,8 +185,8 @@ export interface Port {
   /** Whether events of the loop make all its progress. Polling such a port finds nothing that they do not bring. */
   readonly isEventDriven: boolean;
 
-  /** How many messages the port has received. */
-  readonly received: number;
+  /** How many messages the port has received. Its completions count them. */
+  received: number;
 
   /**
    * The route to a target with the scheme of this port. A port that must connect for it takes at most `timeoutMs`.

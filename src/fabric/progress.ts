@@ -62,6 +62,13 @@ export class Progress implements Turns {
   readonly #spinPolicy = new SpinPolicy();
   /** No port gains anything by polling. */
   #isEventDriven = false;
+  /**
+   * How long one native call spins, which saves turns of the loop. Two ports must not wait for each other, so they yield
+   * only once.
+   */
+  #spinUs = spinUs;
+  /** The last turn has received messages. */
+  #hasReceived = false;
   /** This thread has work behind this turn. */
   #goesOn = false;
   /** The sink has put work off until the end of the next turn. */
@@ -72,16 +79,21 @@ export class Progress implements Turns {
 
   add(port: Port): void {
     this.#ports.add(port);
-    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
+    this.#onPorts();
     port.onWake = () => this.#onWake(port);
     this.wake();
   }
 
   remove(port: Port): void {
     this.#ports.delete(port);
-    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
+    this.#onPorts();
     port.onWake = () => {};
     port.disarm();
+  }
+
+  #onPorts(): void {
+    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
+    this.#spinUs = this.#ports.size === 1 ? spinUs : 1;
   }
 
   /** A port has woken. */
@@ -110,7 +122,7 @@ export class Progress implements Turns {
    * loop's turn is set at once, so it keeps its place among those of others.
    */
   #schedule(active: boolean): void {
-    this.#scheduled ??= armDetached(scheduleTurn, this.#loopTurn);
+    this.#scheduled ??= armDetached(realTimers.setImmediate, this.#loopTurn);
     if (!active) this.#leftMs = realTimers.now();
     if (!active || this.#ticks) return;
     this.#tickSoon(this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs));
@@ -154,7 +166,7 @@ export class Progress implements Turns {
     this.#disarm();
     this.#activeMs = realTimers.now();
     this.#leftMs = this.#activeMs;
-    this.#scheduled = armDetached(scheduleTurn, this.#loopTurn);
+    this.#scheduled = armDetached(realTimers.setImmediate, this.#loopTurn);
   }
 
   flushSoon(queue: Flushable): void {
@@ -197,28 +209,27 @@ export class Progress implements Turns {
     this.#delivering = true;
     let lostUs = 0;
     let caught = 0;
+    this.#hasReceived = false;
     for (const port of this.#ports) {
+      const { received } = port;
       if ((only === undefined || port === only) && port.progress(spinUs, this.sink) > 0) active = true;
+      if (port.received !== received) this.#hasReceived = true;
       lostUs += port.spinLostUs;
       caught += port.spinCaught;
     }
     this.#putOff = this.sink.onTurnEnd?.() === true;
     this.#delivering = false;
-    this.#spinPolicy.account(lostUs, caught, active && this.#looking, nowMs);
+    const policy = this.#spinPolicy;
+    const caughtLater = active && this.#looking;
+    if (caughtLater || lostUs !== policy.lostUs || caught !== policy.caught)
+      policy.account(lostUs, caught, caughtLater, nowMs);
     this.#looking = !active && spinUs > 0;
     return active || this.#putOff;
   }
 
   /** Whether ports wait in the kernel instead of polling. */
   #blocks(nowMs: number): boolean {
-    return this.#isEventDriven || this.#spinPolicy.shouldBlock(nowMs);
-  }
-
-  /** How many messages all ports have received. */
-  #received(): number {
-    let count = 0;
-    for (const port of this.#ports) count += port.received;
-    return count;
+    return this.#isEventDriven || nowMs < this.#spinPolicy.blocksUntilMs;
   }
 
   close(): void {
@@ -248,8 +259,7 @@ export class Progress implements Turns {
     const blocks = this.#blocks(nowMs);
     // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
     if (blocks && !this.#goesOn && !this.#putOff && !this.#wanted && this.#sleep()) return;
-    const received = this.#received();
-    const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs(), nowMs);
+    const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs, nowMs);
     if (this.#closed) return;
     // Answers that handlers gave at once do not wait for the next turn.
     this.#flush();
@@ -258,7 +268,7 @@ export class Progress implements Turns {
       this.#slowPollMs = 1;
     }
     // While ports block, one more turn lets the answers to what arrived leave.
-    const answers = this.#putOff || this.#wanted || this.#received() !== received;
+    const answers = this.#putOff || this.#wanted || this.#hasReceived;
     // While they spin, only a turn of the loop ends the traffic.
     const isRecent = this.#scheduled !== undefined || nowMs - this.#activeMs < lingerMs;
     const lingers = this.#goesOn || (blocks ? answers : isRecent);
@@ -273,14 +283,6 @@ export class Progress implements Turns {
     // The tick most often goes back to sleep, so no turn of the loop is set that it would have to take back.
     if (arrived) this.#tickSoon(true);
     else this.#schedule(false);
-  }
-
-  /**
-   * Spinning inside one native call saves turns of the loop. Two ports must not wait for each other, so they yield only
-   * once.
-   */
-  #spinUs(): number {
-    return this.#ports.size === 1 ? spinUs : 1;
   }
 
   #disarm(watches = this.#blocks(realTimers.now())): void {
@@ -337,7 +339,4 @@ const rememberedLoops = 32;
 const slowestPollMs = 16;
 
 const resolved = Promise.resolve();
-
-const behindMicrotasks = (setTick: () => void): void => void resolved.then(setTick);
-
-const scheduleTurn = (turn: () => void): NodeJS.Immediate => realTimers.setImmediate(turn);
+const behindMicrotasks = resolved.then.bind(resolved);

@@ -9,30 +9,26 @@
 export class SpinPolicy {
   #balanceUs = trialUs;
   #stretchMs = shortestMs;
-  #untilMs = 0;
-  #lostUs = 0;
-  #caught = 0;
-
-  /** True while a port should block in the kernel instead of polling. */
-  shouldBlock(nowMs: number): boolean {
-    return nowMs < this.#untilMs;
-  }
+  /** Until then ports block in the kernel instead of polling. */
+  blocksUntilMs = 0;
+  /** The totals that it knows of: how much time spins have lost, and how many met what they waited for. */
+  lostUs = 0;
+  caught = 0;
 
   /**
-   * Takes the totals of all spins: the time they lost and how many met what they waited for. A total that falls (a port
-   * closed, a counter wrapped) counts as zero. `caughtLater`: this turn found what the previous turn polled for.
+   * Takes new totals of all spins. A total that falls (a port closed, a counter wrapped) counts as zero. `caughtLater`:
+   * this turn found what the previous turn polled for. Needed only where a total has changed, or with `caughtLater`.
    */
   account(lostUs: number, caught: number, caughtLater: boolean, nowMs: number): void {
-    if (lostUs === this.#lostUs && caught === this.#caught && !caughtLater) return;
-    const catches = Math.max(0, caught - this.#caught) || Number(caughtLater);
+    const catches = Math.max(0, caught - this.caught) || Number(caughtLater);
     this.#balanceUs =
-      Math.min(this.#balanceUs + catches * caughtUs, mostSavedUs) - Math.max(0, lostUs - this.#lostUs);
-    this.#lostUs = lostUs;
-    this.#caught = caught;
+      Math.min(this.#balanceUs + catches * caughtUs, mostSavedUs) - Math.max(0, lostUs - this.lostUs);
+    this.lostUs = lostUs;
+    this.caught = caught;
     if (this.#balanceUs === mostSavedUs) this.#stretchMs = shortestMs;
     if (this.#balanceUs >= 0) return;
     this.#balanceUs = trialUs;
-    this.#untilMs = nowMs + this.#stretchMs;
+    this.blocksUntilMs = nowMs + this.#stretchMs;
     this.#stretchMs = Math.min(this.#stretchMs * 2, longestMs);
   }
 }

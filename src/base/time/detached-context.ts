@@ -9,15 +9,13 @@ import { AsyncResource } from "node:async_hooks";
 /** Made when the module is loaded, outside every user's context. No code of a user runs in it, which could leave something. */
 const root = new AsyncResource("cinnabar");
 
-const newResource = (): AsyncResource => new AsyncResource("cinnabar");
-
 /** Resources made outside every user's context, of which none has run anything. */
 const unused: AsyncResource[] = [];
 /** So many are made at once: to go outside costs as much as to make one. */
 const madeAtOnce = 64;
 
 function makeUnused(): void {
-  for (let count = 0; count < madeAtOnce; count++) unused.push(newResource());
+  for (let count = 0; count < madeAtOnce; count++) unused.push(new AsyncResource("cinnabar"));
 }
 
 /**
@@ -40,11 +38,11 @@ export function armDetached<A extends unknown[], R>(arm: (...args: A) => R, ...a
 
 /** The async context of now, for work that goes on when others call: `here.runInAsyncScope(work)`. It costs 50 ns. */
 export function contextHere(): AsyncResource {
-  return newResource();
+  return new AsyncResource("cinnabar");
 }
 
 /** `listener` as a function that runs in the async context of now, whoever calls it. */
 export function boundHere<A extends unknown[], R>(listener: (...args: A) => R): (...args: A) => R {
-  const here = newResource();
+  const here = contextHere();
   return (...args) => here.runInAsyncScope(listener, undefined, ...args);
 }
