@@ -27,11 +27,7 @@ describe("policy", () => {
     lose(4000, 1000);
     expect(blocks(policy, 1000)).toBe(false);
     lose(1, 1000);
-    expect([blocks(policy, 1000), blocks(policy, 1004.9), blocks(policy, 1005)]).toEqual([
-      true,
-      true,
-      false,
-    ]);
+    expect([blocks(policy, 1000), blocks(policy, 1004.9), blocks(policy, 1005)]).toEqual([true, true, false]);
   });
 
   it("is believed in for longer each time, up to a bound", () => {
