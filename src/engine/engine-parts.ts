@@ -188,7 +188,9 @@ export class EngineParts {
   /** Whether anything is in flight, down to answers that have not left or have not been pulled. */
   get works(): boolean {
     if (this.replays.running > 0 || hasOpenCalls(this.exchanges, this.wheel)) return true;
-    return [...this.sessions].some((session) => session.offers.size > 0 || session.outbox.queuedBytes > 0);
+    return [...this.sessions].some(
+      (session) => session.offers.kept.size > 0 || session.outbox.queuedBytes > 0,
+    );
   }
 
   /** Whether every peer has heard that the engine drains. */

@@ -45,14 +45,6 @@ class Notes implements SessionPart {
     this.told.push("open");
   }
 
-  beginMessage(): void {
-    this.told.push("message");
-  }
-
-  endMessage(): void {
-    this.told.push("end of message");
-  }
-
   onDraining(): void {
     this.told.push("draining");
   }
@@ -79,7 +71,7 @@ describe("a part of a session", () => {
       { kind: note, body: ["two"] },
     );
     expect([all.notes.taken, call.values]).toEqual([["one", ["two"]], ["answer"]]);
-    expect(all.notes.told).toEqual(["open", "message", "end of message"]);
+    expect(all.notes.told).toEqual(["open"]);
     expect([all.session.state, all.host.counters.malformed]).toEqual(["open", 0]);
   });
 

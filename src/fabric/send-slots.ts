@@ -38,18 +38,15 @@ export class SendSlots {
   }
 }
 
-/** One Buffer a send slot, made once: an encoder hangs its DataView on it. */
+/** Buffers over the send slots of a port, by slot. Each is made once: an encoder hangs its DataView on it. */
 const buffers = new WeakMap<Port, Buffer[]>();
 
-/** The memory of the slot at an offset of the slab, as a Buffer that stays the same. */
-export function slotBuffer(port: Port, slot: number): Buffer {
+/** The Buffers of a port's send slots, by the number of the slot. Those that were not used yet are missing. */
+export function slotBuffers(port: Port): Buffer[] {
   let all = buffers.get(port);
   if (all === undefined) {
     all = [];
     buffers.set(port, all);
   }
-  const index = slot / port.slotBytes;
-  const buffer = all[index] ?? port.slab.subarray(slot, slot + port.slotBytes);
-  all[index] = buffer;
-  return buffer;
+  return all;
 }

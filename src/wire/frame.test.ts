@@ -6,7 +6,7 @@ import {
   frameKind,
   readRendezvous,
   rendezvousBytes,
-  writeFrameHeader,
+  writeHead,
   writeRendezvous,
 } from "./frame.ts";
 
@@ -14,7 +14,7 @@ const end = 64;
 
 function frame(kind: number, flags = 0, bodyBytes = 8): DataView {
   const view = new DataView(new ArrayBuffer(end));
-  writeFrameHeader(view, 16, kind, flags, 0x0203, 0x00100004, bodyBytes, 0x0a0b0c0d);
+  writeHead(view, 16, { kind, method: 0x0203, callId: 0x00100004, word: 0x0a0b0c0d }, flags, bodyBytes);
   return view;
 }
 

@@ -96,24 +96,6 @@ const knownFlags =
 /** Those that only requests have. */
 const requestFlags = frameFlag.grants | frameFlag.identity | frameFlag.control;
 
-export function writeFrameHeader(
-  view: DataView,
-  offset: number,
-  kind: number,
-  flags: number,
-  method: number,
-  callId: number,
-  bodyBytes: number,
-  word: number,
-): void {
-  view.setUint8(offset, kind);
-  view.setUint8(offset + 1, flags);
-  view.setUint16(offset + 2, method, true);
-  view.setUint32(offset + 4, callId, true);
-  view.setUint32(offset + 8, bodyBytes, true);
-  view.setUint32(offset + 12, word, true);
-}
-
 /** One frame to be sent. */
 export interface FrameHead {
   readonly kind: number;
@@ -150,8 +132,12 @@ export function writeHead(
   flags: number,
   bodyBytes: number,
 ): void {
-  const { kind, method, callId, word } = head;
-  writeFrameHeader(view, offset, kind, flags | (head.flags ?? 0), method, callId, bodyBytes, word);
+  view.setUint8(offset, head.kind);
+  view.setUint8(offset + 1, flags | (head.flags ?? 0));
+  view.setUint16(offset + 2, head.method, true);
+  view.setUint32(offset + 4, head.callId, true);
+  view.setUint32(offset + 8, bodyBytes, true);
+  view.setUint32(offset + 12, head.word, true);
 }
 
 /** The fault of the frame at `offset` of a message that ends at `end`, or "". */
@@ -170,6 +156,14 @@ export function frameFault(view: DataView, offset: number, end: number): string 
     return `frame body of ${bodyBytes} bytes runs past the end of its message`;
   }
   return "";
+}
+
+/**
+ * Whether the frame at `offset` is a keepalive. It passes whatever waits to be sent, the welcome too, and says no more
+ * than that its sender lives.
+ */
+export function isKeepalive(view: DataView, offset: number): boolean {
+  return view.getUint8(offset) === frameKind.pong && view.getUint16(offset + 2, true) === senderState.busy;
 }
 
 /** The length of a rendezvous descriptor: key, remote address, length; three u64. */

@@ -1,7 +1,7 @@
 import { leastDecodedBytes } from "../base/flow/engine-limits.ts";
 import type { Port } from "../fabric/port.ts";
 import { decodeAt } from "./decode-value.ts";
-import { frameFault, frameFlag, frameHeaderBytes, frameKind, writeFrameHeader } from "./frame.ts";
+import { frameFault, frameFlag, frameHeaderBytes, frameKind, writeHead } from "./frame.ts";
 import { parseReturnPath, parseVersions, type ReturnPath } from "./handshake.ts";
 import { alignFrame, messageHeaderBytes, noNonce, unnumbered, writeMessageHeader } from "./message.ts";
 
@@ -33,7 +33,13 @@ export function helloMessage(body: Uint8Array): Uint8Array {
   const message = new Uint8Array(bytes);
   const view = new DataView(message.buffer);
   writeMessageHeader(view, 0, 1, bytes, 0, noNonce, unnumbered);
-  writeFrameHeader(view, messageHeaderBytes, frameKind.hello, 0, 0, 0, body.byteLength, 0);
+  writeHead(
+    view,
+    messageHeaderBytes,
+    { kind: frameKind.hello, method: 0, callId: 0, word: 0 },
+    0,
+    body.byteLength,
+  );
   message.set(body, messageHeaderBytes + frameHeaderBytes);
   return message;
 }

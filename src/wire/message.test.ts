@@ -59,7 +59,7 @@ describe("a nonce", () => {
   it("is found where it was written, and nowhere else", () => {
     const nonce = new Nonce(0x8899_aabb_ccdd_eeffn);
     const view = new DataView(new ArrayBuffer(24));
-    nonce.write(view, 8);
+    writeMessageHeader(view, 0, 1, 24, 5, nonce, 1);
     expect([nonce.isIn(view, 0), nonce.isIn(view, 8)]).toEqual([true, false]);
     expect(view.getBigUint64(8, true)).toBe(nonce.value);
     for (const bit of [0n, 31n, 32n, 63n])

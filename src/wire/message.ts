@@ -52,7 +52,8 @@ export function writeMessageHeader(
   view.setUint8(offset + 1, protocolVersion);
   view.setUint16(offset + 2, frames, true);
   view.setUint32(offset + 4, bytes, true);
-  nonce.write(view, offset + nonceOffset);
+  view.setUint32(offset + nonceOffset, nonce.low, true);
+  view.setUint32(offset + nonceOffset + 4, nonce.high, true);
   view.setUint32(offset + sessionOffset, session, true);
   view.setUint32(offset + numberOffset, number, true);
 }
@@ -63,7 +64,9 @@ export function writeMessageHeader(
  */
 export function messageMark(nonce: Nonce): Uint8Array {
   const mark = new Uint8Array(8);
-  nonce.write(new DataView(mark.buffer), 0);
+  const view = new DataView(mark.buffer);
+  view.setUint32(0, nonce.low, true);
+  view.setUint32(4, nonce.high, true);
   return mark;
 }
 
@@ -87,13 +90,13 @@ const drawn = new BigUint64Array(1);
  */
 export class Nonce {
   readonly value: bigint;
-  readonly #low: number;
-  readonly #high: number;
+  readonly low: number;
+  readonly high: number;
 
   constructor(value: bigint) {
     this.value = value;
-    this.#low = Number(value & 0xffff_ffffn);
-    this.#high = Number(value >> 32n);
+    this.low = Number(value & 0xffff_ffffn);
+    this.high = Number(value >> 32n);
   }
 
   /** Draws one that nobody can guess. It is never 0, which stands for "none". */
@@ -106,12 +109,7 @@ export class Nonce {
   /** Whether the message at `offset` carries it. */
   isIn(view: DataView, offset: number): boolean {
     const at = offset + nonceOffset;
-    return view.getUint32(at, true) === this.#low && view.getUint32(at + 4, true) === this.#high;
-  }
-
-  write(view: DataView, offset: number): void {
-    view.setUint32(offset, this.#low, true);
-    view.setUint32(offset + 4, this.#high, true);
+    return view.getUint32(at, true) === this.low && view.getUint32(at + 4, true) === this.high;
   }
 }
 

@@ -28,7 +28,7 @@ describe("the layer of a function in a profile", () => {
     expect(inFile("file:///x/build/src/base/options/assert-options.js")).toBe("validation");
     expect(inFile("cinnabar:///src/fabric/progress.ts")).toBe("ports");
     expect(inFile("cinnabar:///src/fabric/libfabric/addon.ts")).toBe("ports");
-    expect(inFile("cinnabar:///src/session/connection/outbox.ts")).toBe("scheduling");
+    expect(inFile("cinnabar:///src/session/channel/outbox.ts")).toBe("scheduling");
     expect(inFile("cinnabar:///src/client/client-call.ts")).toBe("scheduling");
   });
 
@@ -54,7 +54,7 @@ describe("the file that a function was written in", () => {
   it("is known by the source map of the package's code", () => {
     const files = new WrittenFiles();
     expect(files.fileOf(placeOf("NativePort = class"))).toBe("cinnabar:///src/fabric/native-port.ts");
-    expect(files.fileOf(placeOf("Outbox = class"))).toBe("cinnabar:///src/session/connection/outbox.ts");
+    expect(files.fileOf(placeOf("Outbox = class"))).toBe("cinnabar:///src/session/channel/outbox.ts");
   });
 
   it("is the file that runs where there is no map", () => {

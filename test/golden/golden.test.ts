@@ -7,11 +7,11 @@ import { RemoteRegion } from "../../src/memory/remote-region.ts";
 import { ExecutedCalls, executedFrames } from "../../src/session/calls/executed-calls.ts";
 import type { OutgoingCalls } from "../../src/session/calls/outgoing-calls.ts";
 import { maxRegions, maxSegments } from "../../src/session/calls/request-regions.ts";
+import { Outbox } from "../../src/session/channel/outbox.ts";
 import type { SessionContext } from "../../src/session/connection/context.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
 import { keepalive } from "../../src/session/connection/keepalive.ts";
-import { Outbox } from "../../src/session/connection/outbox.ts";
 import type { PeerLink } from "../../src/transfer/control/peer-link.ts";
 import { Borrowing } from "../../src/transfer/handles/borrowing.ts";
 import { Shares } from "../../src/transfer/handles/shares.ts";
@@ -170,7 +170,7 @@ function encoded({ session, nonce, number, frames }: Vector): string {
   const listener = {
     onRoom: ignore,
     onSendFailed: ignore,
-    onMessagePosted: ignore,
+    counters: { messagesSent: 0, framesSent: 0 },
     isWatched: true,
     bodyLimit: 2 ** 29,
     watch: ignore,
@@ -191,12 +191,11 @@ function encoded({ session, nonce, number, frames }: Vector): string {
     if (executed !== undefined) {
       const session = {
         services: { progress },
-        served: { methods: [{ isOneWay: true }] },
         outbox,
         state: "open",
       };
       const calls = new ExecutedCalls(session as unknown as SessionContext);
-      for (const id of executed) calls.add({ id, method: 0 } as IncomingCall);
+      for (const id of executed) calls.add(id);
       calls.flush();
     } else if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
     else if (rendezvous !== undefined) {

@@ -32,7 +32,7 @@ function loseNext(kind: number): void {
   MemPort.prototype.send = function (address, slot, bytes, listener) {
     if (this.slabView.getUint8(slot + messageHeaderBytes) === kind) {
       MemPort.prototype.send = send;
-      noNonce.write(this.slabView, slot + nonceOffset);
+      this.slabView.setBigUint64(slot + nonceOffset, noNonce.value, true);
     }
     send.call(this, address, slot, bytes, listener);
   };

@@ -15,7 +15,8 @@ const triesInTurn = 64;
  */
 export class ByteBudget {
   readonly maxBytes: number;
-  #bytes = 0;
+  /** What is held now. Only the budget and its shares set it. */
+  bytes = 0;
   /** The one that has tried last is the last. One that finds no room keeps no other waiting. */
   readonly #waiting = new Set<RoomWaiter>();
   /** How many have not tried since bytes were given back. */
@@ -24,10 +25,6 @@ export class ByteBudget {
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
   }
 
   /** The share of one more peer. */
@@ -43,22 +40,17 @@ export class ByteBudget {
    */
   take(bytes: number, held = bytes): boolean {
     if (!this.fits(bytes, held)) return false;
-    this.#bytes += bytes;
+    this.bytes += bytes;
     return true;
   }
 
   /** Whether `take` would take them. */
   fits(bytes: number, held = bytes): boolean {
-    return this.#bytes === 0 || this.#bytes + bytes + held <= this.maxBytes;
-  }
-
-  /** Takes bytes that a share had room for. */
-  hold(bytes: number): void {
-    this.#bytes += bytes;
+    return this.bytes === 0 || this.bytes + bytes + held <= this.maxBytes;
   }
 
   give(bytes: number): void {
-    this.#bytes -= bytes;
+    this.bytes -= bytes;
     if (this.#waiting.size > 0 && bytes > 0) this.#serveSoon();
   }
 
@@ -96,26 +88,22 @@ export class ByteBudget {
 /** What one peer holds of a budget. */
 export class ByteShare {
   readonly budget: ByteBudget;
-  #bytes = 0;
+  bytes = 0;
 
   constructor(budget: ByteBudget) {
     this.budget = budget;
   }
 
-  get bytes(): number {
-    return this.#bytes;
-  }
-
   /** Takes `bytes` if the peer's share has room. */
   take(bytes: number): boolean {
-    if (!this.budget.take(bytes, this.#bytes + bytes)) return false;
-    this.#bytes += bytes;
+    if (!this.budget.take(bytes, this.bytes + bytes)) return false;
+    this.bytes += bytes;
     return true;
   }
 
   /** Whether `take` would take them. */
   fits(bytes: number): boolean {
-    return this.budget.fits(bytes, this.#bytes + bytes);
+    return this.budget.fits(bytes, this.bytes + bytes);
   }
 
   /**
@@ -124,18 +112,18 @@ export class ByteShare {
    */
   room(least: number): number {
     const { budget } = this;
-    const shared = Math.floor((budget.maxBytes - budget.bytes - this.#bytes) / 2);
-    return Math.max(0, shared, least - this.#bytes);
+    const shared = Math.floor((budget.maxBytes - budget.bytes - this.bytes) / 2);
+    return Math.max(0, shared, least - this.bytes);
   }
 
   /** Takes bytes that there was room for. */
   hold(bytes: number): void {
-    this.#bytes += bytes;
-    this.budget.hold(bytes);
+    this.bytes += bytes;
+    this.budget.bytes += bytes;
   }
 
   give(bytes: number): void {
-    this.#bytes -= bytes;
+    this.bytes -= bytes;
     this.budget.give(bytes);
   }
 }

@@ -62,15 +62,6 @@ export class Exchange implements SessionPart, PeerLink {
     this.outgoing.limit(requests);
   }
 
-  beginMessage(): void {
-    this.outgoing.messageMs = -1;
-    this.incoming.beginMessage();
-  }
-
-  endMessage(): void {
-    this.incoming.endMessage();
-  }
-
   onRoom(): void {
     this.outgoing.sendWaiting();
   }

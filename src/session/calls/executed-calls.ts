@@ -1,6 +1,4 @@
-import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { Flushable } from "../../fabric/progress.ts";
-import { isBuiltin } from "../../wire/builtin.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
@@ -27,16 +25,13 @@ export class ExecutedCalls implements Flushable {
     this.#session = session;
   }
 
-  /** A call has succeeded. False where it is not one-way: it needs an answer. */
-  add({ id, method }: IncomingCall): boolean {
-    const { served, services } = this.#session;
-    if (isBuiltin(method) || served.methods[method]?.isOneWay !== true) return false;
+  /** A one-way call has succeeded. */
+  add(id: number): void {
     this.#body ??= new Uint8Array(mostInFrame * callBytes);
     this.#view ??= new DataView(this.#body.buffer);
     this.#view.setUint32(this.#count * callBytes, id, true);
     if (++this.#count === mostInFrame) this.#send();
-    else services.progress.flushSoon(this);
-    return true;
+    else this.#session.services.progress.flushSoon(this);
   }
 
   flush(): boolean {

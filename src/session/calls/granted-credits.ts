@@ -22,52 +22,43 @@ export class GrantedCredits {
   readonly #engine: RequestCredits;
   readonly #graceMs: number;
   /** What the peer was told last; at first its greeting says it. */
-  #told: number;
-  /** What it may rely on. */
-  #allowed: number;
+  told: number;
+  /** What it may rely on: requests beyond this are refused. */
+  allowed: number;
   #unheard: Told[] = [];
   #word = 0;
-  /** It came while others held more than their shares. */
-  #limited = true;
+  /** It was told less than its share, since others held more than theirs: it may be told more when a call ends. */
+  isLimited = true;
 
   constructor(engine: RequestCredits, greeted: number, graceMs: number) {
     this.#engine = engine;
-    this.#told = greeted;
-    this.#allowed = greeted;
+    this.told = greeted;
+    this.allowed = greeted;
     this.#graceMs = graceMs;
-  }
-
-  /** Requests beyond this are refused. */
-  get allowed(): number {
-    return this.#allowed;
-  }
-
-  get told(): number {
-    return this.#told;
   }
 
   /** What to tell the peer now that each session's share is `share`; 0 for nothing. */
   toTell(share: number): number {
-    const credits = this.#limited ? Math.min(share, this.#engine.offer) : share;
-    this.#limited = credits < share;
-    return credits === this.#told ? 0 : credits;
+    const credits = this.isLimited ? Math.min(share, this.#engine.offer) : share;
+    this.isLimited = credits < share;
+    return credits === this.told ? 0 : credits;
   }
 
   /** The same, for a peer that was told less than its share: there may be room now. */
   toRaise(): number {
-    if (!this.#limited) return 0;
+    if (!this.isLimited) return 0;
     const credits = this.#engine.offer;
-    if (credits <= this.#told) return 0;
-    this.#limited = credits < this.#engine.share;
+    if (credits <= this.told) return 0;
+    this.isLimited = credits < this.#engine.share;
     return credits;
   }
 
   /** The peer is told `credits`. Returns the word of the ping that must follow; 0 if none must. */
   onTold(credits: number, nowMs: number): number {
-    const lowered = credits < this.#allowed;
-    this.#told = credits;
+    const lowered = credits < this.allowed;
+    this.told = credits;
     if (!lowered) {
-      this.#allowed = credits;
+      this.allowed = credits;
       this.#unheard = [];
       return 0;
     }
@@ -87,12 +78,12 @@ export class GrantedCredits {
   allows(held: number, nowMs: number): boolean {
     const index = this.#unheard.findLastIndex(({ atMs }) => atMs <= nowMs - this.#graceMs);
     if (index >= 0) this.#hear(index);
-    return held < this.#allowed;
+    return held < this.allowed;
   }
 
   #hear(index: number): void {
     const heard = this.#unheard[index] as Told;
     this.#unheard.splice(0, index + 1);
-    this.#allowed = Math.max(heard.credits, ...this.#unheard.map(({ credits }) => credits));
+    this.allowed = Math.max(heard.credits, ...this.#unheard.map(({ credits }) => credits));
   }
 }

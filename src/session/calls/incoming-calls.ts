@@ -1,11 +1,13 @@
 import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
+import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { tellIncoming } from "../../call/call-phases.ts";
 import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
-import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
+import { type ItemDirections, methodAt, type ServedMethod } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import {
   builtinPackageOf,
@@ -17,10 +19,10 @@ import {
 import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
+import type { Offer, Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
-import type { Offer, Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
@@ -36,6 +38,8 @@ import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
+/** Flags of a request with something before its body. */
+const prefixFlags = frameFlag.identity | frameFlag.metadata;
 /** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
@@ -66,16 +70,9 @@ export class IncomingCalls implements Answering {
   /** The calls that this side has made in the session. */
   made: { hasCallIn(slot: number): boolean } | undefined;
   readonly #generations = new SlotGenerations();
-  /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
-  readonly #fresh: IncomingCall[] = [];
   #size = 0;
   #usersSize = 0;
   readonly #credits: GrantedCredits;
-  /**
-   * When the clock was last read in this message, for the end of a request that was answered at once: the next one
-   * begins then. -1 where it must be read.
-   */
-  #readMs = -1;
   /** How many of `#size` are streams, and may be open for long. */
   #streams = 0;
   /** How many of `#streams` call built-in services. */
@@ -148,72 +145,79 @@ export class IncomingCalls implements Answering {
     const view = this.#view;
     const method = view.getUint16(at + 2, true);
     const callId = view.getUint32(at + 4, true);
-    const timeLeftMs = view.getUint32(at + 12, true);
+    const isControl = isBuiltin(method);
     // The peer keeps it below the limit it was told.
     const slot = callId & slotMask;
     const { maxRequests } = services.limits;
-    const beyondSlots = slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0);
-    if (beyondSlots && !this.#mayCallBack(slot, method))
+    const isUsers = slot < maxRequests;
+    const isBack = slot >= maxRequests + builtinSlots;
+    if (!isUsers && (isControl ? isBack : !this.#mayCallBack(slot)))
       return session.fault(`call id ${callId} is beyond the ${maxRequests} granted`);
     if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
-    if (isBuiltin(method) && slot < maxRequests)
+    if (isControl && isUsers)
       return session.fault(`call id ${callId} is not in the slots of control methods`);
-    if (this.#at(slot) !== undefined) return session.fault(`call id ${callId} is in use`);
+    if ((isUsers ? this.#calls[slot] : this.#at(slot)) !== undefined)
+      return session.fault(`call id ${callId} is in use`);
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
-    if (this.#offers.has(answerBody(callId)))
+    if (this.#offers.kept.size > 0 && this.#offers.kept.has(answerBody(callId)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
-    const prefix = this.#prefix;
-    const start = at + frameHeaderBytes;
-    const fault = prefix.take(session.port, start, start + bodyBytes, flags);
-    if (fault !== "") return session.fault(fault);
+    const prefix = (flags & prefixFlags) === 0 ? undefined : this.#prefix;
+    if (prefix !== undefined) {
+      const start = at + frameHeaderBytes;
+      const fault = prefix.take(session.port, start, start + bodyBytes, flags);
+      if (fault !== "") return session.fault(fault);
+    }
     // Delivered twice it would be executed twice, which no fabric should have us do.
-    const generations = this.#isBack(slot) ? this.#backGenerations : this.#generations;
+    const generations = isBack ? this.#backGenerations : this.#generations;
     if (!generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (!session.isWatched) session.watch();
-    const call = new IncomingCall(this, callId, method, prefix.identity);
-    this.#set(slot, call);
+    const call = new IncomingCall(this, callId, method, prefix?.identity);
+    if (isUsers) this.#calls[slot] = call;
+    else this.#set(slot, call);
     this.#size++;
-    if (!isBuiltin(method)) services.counters.requestsStarted++;
-    const beyond = isBuiltin(method) || this.#isBack(slot) ? undefined : this.#enter();
-    call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
-    this.#readMs = -1;
+    call.startedMs = session.readMs < 0 ? services.clock.now() : session.readMs;
+    session.readMs = -1;
+    call.deadlineMs = call.startedMs + view.getUint32(at + 12, true);
     if ((flags & frameFlag.control) !== 0) call.priority = "control";
-    call.metadata = prefix.metadata;
-    call.bodyBytes = bodyBytes - prefix.bytes;
-    call.deadlineMs = call.startedMs + timeLeftMs;
-    this.#fresh.push(call);
-    const directions = methodAt(session, method)?.items;
-    if (directions !== undefined) {
-      call.items = this.openItems(call, directions);
-      this.#streams++;
-      if (isBuiltin(method) && ++this.#builtinStreams > maxBuiltinStreams) {
-        call.settle({ error: tooManyBuiltinStreams() });
-        return;
-      }
-    }
+    const prefixBytes = prefix === undefined ? 0 : prefix.bytes;
+    call.metadata = prefix?.metadata;
+    call.bodyBytes = bodyBytes - prefixBytes;
+    this.#begin(call, at + prefixBytes, flags, isUsers);
+    // Most have been answered by now: handlers and schemas are often synchronous.
+    if (call.phase !== "answered") services.wheel.arm(call, call.deadlineMs);
+  };
 
+  /** Refuses the call, or has it served: now, or when its body and the verdict about it are there. */
+  #begin(call: IncomingCall, bodyAt: number, flags: number, isUsers: boolean): void {
+    const session = this.#session;
+    const { services, bodies } = session;
+    const { isBuiltin: isControl } = call;
+    if (!isControl) services.counters.requestsStarted++;
+    const beyond = isUsers ? this.#enter() : undefined;
+    const method = isControl ? methodAt(session, call.method) : session.served.methods[call.method];
+    if (method?.items !== undefined) {
+      call.items = this.openItems(call, method.items);
+      this.#streams++;
+      if (isControl && ++this.#builtinStreams > maxBuiltinStreams)
+        return void call.settle({ error: tooManyBuiltinStreams() });
+    }
     // What engines ask each other belongs to calls that have begun: they need it to end.
     // And a call that may have been begun here goes on when it is tried again.
-    if (!services.gate.requests && !isBuiltin(method) && (call.identity?.incarnation ?? 0n) === 0n) {
-      call.settle({ error: drainingError("the server", "remote") });
-      return;
-    }
-    if (beyond !== undefined) {
-      call.settle({ error: beyond });
-      return;
-    }
+    if (!services.gate.requests && !isControl && (call.identity?.incarnation ?? 0n) === 0n)
+      return void call.settle({ error: drainingError("the server", "remote") });
+    if (beyond !== undefined) return void call.settle({ error: beyond });
     const verdict = this.authorization?.check(call);
-    if (verdict instanceof RpcError) return void call.settle({ error: verdict });
-    const bodyAt = at + prefix.bytes;
+    if (verdict !== undefined && verdict instanceof RpcError) return void call.settle({ error: verdict });
     if ((flags & frameFlag.rendezvous) !== 0) this.#pull(call, bodyAt, flags, verdict);
     else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
     else {
-      const { bodies } = session;
-      const { room } = bodies;
-      const codec = this.#granted.for(call, flags);
-      this.#serve(call, bodies.valueAt(bodyAt, call.bodyBytes, isBuiltin(method), codec, room), room);
+      const room = Math.min(services.limits.maxValueBytes, session.account.decoded.room(leastDecodedBytes));
+      const codec = this.#granted;
+      codec.call = call;
+      codec.flags = flags;
+      this.#serve(call, method, bodies.valueAt(bodyAt, call.bodyBytes, isControl, codec, room), room);
     }
-  };
+  }
 
   /** The body stands in a message, whose place is needed for others until it is known whether the call may run. */
   #holdBack(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict): void {
@@ -227,18 +231,17 @@ export class IncomingCalls implements Answering {
   #serveBody(call: IncomingCall, body: Body, flags: number, pulledBytes: number): void {
     const { bodies } = this.#session;
     const { room } = bodies;
-    this.#serve(call, bodies.decode(body, this.#granted.for(call, flags), room), room, pulledBytes);
+    const codec = this.#granted;
+    codec.call = call;
+    codec.flags = flags;
+    const method = methodAt(this.#session, call.method);
+    this.#serve(call, method, bodies.decode(body, codec, room), room, pulledBytes);
   }
 
   /** Whether a slot is that of a call back whose call is open: its caller waits for this one, too. */
-  #mayCallBack(slot: number, method: number): boolean {
+  #mayCallBack(slot: number): boolean {
     const from = this.#session.services.limits.maxRequests + builtinSlots;
-    return slot >= from && !isBuiltin(method) && this.made?.hasCallIn(slot - from) === true;
-  }
-
-  /** Whether a slot is that of a call back. */
-  #isBack(slot: number): boolean {
-    return slot >= this.#session.services.limits.maxRequests + builtinSlots;
+    return slot >= from && this.made?.hasCallIn(slot - from) === true;
   }
 
   /** A user's request begins. Returns why it must not, if so. */
@@ -249,23 +252,6 @@ export class IncomingCalls implements Answering {
     if (held >= this.#credits.told && !this.#credits.allows(held, clock.now()))
       return beyondShare(this.#credits.allowed);
     return within ? undefined : beyondCredits(limits.maxRequestsInAll);
-  }
-
-  /** A user's request has ended. */
-  #leave(): void {
-    this.#session.services.credits.leave(--this.#usersSize);
-  }
-
-  /** A message begins to be taken apart. */
-  beginMessage(): void {
-    this.#readMs = -1;
-  }
-
-  /** The message has been taken apart. Whatever has been answered at once, as most is, need not be watched. */
-  endMessage(): void {
-    const { wheel } = this.#session.services;
-    for (let call = this.#fresh.pop(); call !== undefined; call = this.#fresh.pop())
-      if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
   }
 
   /** The body of a request is with the caller. */
@@ -297,30 +283,34 @@ export class IncomingCalls implements Answering {
   }
 
   /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
-  #serve(call: IncomingCall, input: unknown, room: number, pulledBytes = 0): void {
+  #serve(
+    call: IncomingCall,
+    method: ServedMethod | undefined,
+    input: unknown,
+    room: number,
+    pulledBytes = 0,
+  ): void {
     if (input === malformed) return;
-    const { services } = this.#session;
-    const { limits } = services;
-    if (input === tooLarge)
-      return void call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
-    if (!holdInput(this.#session, call, pulledBytes))
-      return void call.settle({ error: this.#session.bodies.failure(noRoom) });
-    const method = methodAt(this.#session, call.method);
-    if (method === undefined) {
-      const service = builtinServiceOf(call.method);
-      const message =
-        service === undefined
-          ? `unknown method number ${call.method}`
-          : `this engine does not serve ${service}: serve it with ${builtinPackageOf(service)}`;
-      call.settle({ error: new RpcError({ code: "unimplemented", message, origin: "remote" }) });
-      return;
+    const session = this.#session;
+    const { heapBytes } = session.bodies;
+    if (input === tooLarge) {
+      const { maxValueBytes, maxDecodedBytes } = session.services.limits;
+      return void call.settle({ error: inputTooLarge(room, maxValueBytes, maxDecodedBytes) });
     }
+    const isSmall = pulledBytes === 0 && (call.bodyBytes <= smallInputBytes || call.isBuiltin);
+    if (!isSmall && !holdBinary(session, call, pulledBytes))
+      return void call.settle({ error: session.bodies.failure(noRoom) });
+    if (method === undefined) return void call.settle({ error: unimplemented(call.method) });
     method.serve(call, this.#peer, input);
+    if (call.phase === "answered") return;
+    // It holds some of V8's heap until its answer.
+    call.heapBytes = heapBytes;
+    session.account.decoded.hold(heapBytes);
   }
 
   readonly onCancel: FrameHandler = (at) => {
     const callId = this.#view.getUint32(at + 4, true);
-    this.#readMs = -1;
+    this.#session.readMs = -1;
     this.find(callId)?.onCancelled();
   };
 
@@ -338,32 +328,37 @@ export class IncomingCalls implements Answering {
   }
 
   #send(call: IncomingCall, outcome: Outcome): void {
-    const { services } = this.#session;
+    const session = this.#session;
     const slot = call.id & slotMask;
-    if (this.#at(slot) !== call) return;
-    this.#set(slot, undefined);
+    const isUsers = slot < session.services.limits.maxRequests;
+    if ((isUsers ? this.#calls[slot] : this.#at(slot)) !== call) return;
+    if (isUsers) this.#calls[slot] = undefined;
+    else this.#set(slot, undefined);
     this.#size--;
-    if (!isBuiltin(call.method) && !this.#isBack(slot)) {
-      this.#leave();
-      this.#tellCredits(this.#credits.toRaise());
+    if (isUsers) {
+      session.services.credits.leave(--this.#usersSize);
+      if (this.#credits.isLimited) this.#tellCredits(this.#credits.toRaise());
     }
-    giveBackInput(this.#session, call);
-    services.wheel.disarm(call);
+    if (call.heapBytes + call.heldBytes > 0) giveBackInput(session, call);
+    if (call.wheelBucket >= 0) session.services.wheel.disarm(call);
     if (call.items !== undefined) this.#finishStream(call, call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
-    if (this.#executed.add(call)) return this.#succeed(call);
-    const metadata = this.#metadataOf(call);
-    if (metadata instanceof RpcError) return this.#fail(call, metadata);
+    const method = call.isBuiltin ? undefined : session.served.methods[call.method];
+    if (method?.isOneWay === true) {
+      this.#executed.add(call.id);
+      return this.#succeed(call, method);
+    }
+    const metadata = call.answerMetadata === undefined ? undefined : this.#metadataOf(call);
+    if (metadata !== undefined && metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
-    const word = call.items?.sent ?? 0;
+    const head = this.#headOf(frameKind.response, call, call.items?.sent ?? 0, flags);
     if (outcome.value === undefined) {
-      this.#succeed(call);
-      return this.#outbox.raw(this.#headOf(frameKind.response, call, word, flags), 0, noBytes, metadata);
+      this.#succeed(call, method);
+      return this.#outbox.raw(head, 0, noBytes, metadata);
     }
     try {
-      const head = this.#headOf(frameKind.response, call, word, flags);
       this.#outbox.value(head, outcome.value, this.#offer, undefined, metadata);
-      this.#succeed(call);
+      this.#succeed(call, method);
     } catch (error) {
       this.#fail(call, answerError(error, "the result could not be sent"));
     }
@@ -371,9 +366,7 @@ export class IncomingCalls implements Answering {
 
   /** The headers leave, if they have not. Returns the trailers; an error when either exceed a limit. */
   #metadataOf(call: IncomingCall): Uint8Array | undefined | RpcError {
-    const { answerMetadata } = call;
-    if (answerMetadata === undefined) return undefined;
-    return this.#putHeaders(call, answerMetadata) ?? this.#trailersOf(call);
+    return this.#putHeaders(call, call.answerMetadata as AnswerMetadata) ?? this.#trailersOf(call);
   }
 
   #trailersOf({ answerMetadata }: IncomingCall): Uint8Array | undefined | RpcError {
@@ -399,13 +392,17 @@ export class IncomingCalls implements Answering {
     return undefined;
   }
 
-  #succeed(call: IncomingCall): void {
-    this.#readMs = countSucceeded(this.#session, call);
+  /** Counts a call of a user's method. Control requests are not counted. */
+  #succeed(call: IncomingCall, method: ServedMethod | undefined): void {
+    const session = this.#session;
+    if (call.isBuiltin) return;
+    session.services.counters.requestsSucceeded++;
+    session.readMs = method?.metrics === undefined ? -1 : record(session, call, method.metrics, "ok");
   }
 
-  #finishStream({ method }: IncomingCall, items: ServedItems): void {
+  #finishStream({ isBuiltin: isControl }: IncomingCall, items: ServedItems): void {
     this.#streams--;
-    if (isBuiltin(method)) this.#builtinStreams--;
+    if (isControl) this.#builtinStreams--;
     items.onFinished();
   }
 
@@ -435,7 +432,7 @@ export class IncomingCalls implements Answering {
     head.callId = call.id;
     head.word = word;
     head.flags = flags;
-    head.isControl = isBuiltin(call.method);
+    head.isControl = call.isBuiltin;
     return head;
   }
 
@@ -454,7 +451,8 @@ export class IncomingCalls implements Answering {
       const slot = call.id & slotMask;
       this.#set(slot, undefined);
       this.#session.services.wheel.disarm(call);
-      if (!isBuiltin(call.method) && !this.#isBack(slot)) this.#leave();
+      if (slot < this.#session.services.limits.maxRequests)
+        this.#session.services.credits.leave(--this.#usersSize);
       giveBackInput(this.#session, call);
       countFailed(this.#session, call, reason);
       call.abandon(reason);
@@ -485,15 +483,11 @@ export class IncomingCalls implements Answering {
 export const smallInputBytes = 4096;
 
 /**
- * The input of a call counts in its peer's shares until the answer. It holds some of V8's heap, and the memory that its
- * binary is in: what it was pulled into, of `pulledBytes`, or about as much as came in the message. False when the
- * peer's share has no room for the latter. Control requests are answered without waiting, and so always have room.
+ * The memory that the binary of an input is in counts in its peer's share until the answer: what it was pulled into, of
+ * `pulledBytes`, or about as much as came in the message. False when the share has no room for the latter.
  */
-function holdInput({ bodies, account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
-  call.heapBytes = bodies.heapBytes;
-  account.decoded.hold(call.heapBytes);
+function holdBinary({ account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
   if (pulledBytes > 0) account.pulls.hold(pulledBytes);
-  else if (call.bodyBytes <= smallInputBytes || isBuiltin(call.method)) return true;
   else if (!account.pulls.take(call.bodyBytes)) return false;
   call.heldBytes = call.bodyBytes;
   return true;
@@ -502,13 +496,19 @@ function holdInput({ bodies, account }: SessionContext, call: IncomingCall, pull
 /** The memory of its input does not count any more. */
 function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
   account.decoded.give(call.heapBytes);
-  call.heapBytes = 0;
-  if (call.heldBytes === 0) return;
   account.pulls.give(call.heldBytes);
+  call.heapBytes = 0;
   call.heldBytes = 0;
 }
 
-// Counts, records and reports of calls that were served here. Control requests are not counted.
+function unimplemented(method: number): RpcError {
+  const service = builtinServiceOf(method);
+  const message =
+    service === undefined
+      ? `unknown method number ${method}`
+      : `this engine does not serve ${service}: serve it with ${builtinPackageOf(service)}`;
+  return new RpcError({ code: "unimplemented", message, origin: "remote" });
+}
 
 /** Its time is up, and its handler has not ended. */
 function countOverdue({ services, served }: SessionContext, call: IncomingCall): void {
@@ -517,35 +517,30 @@ function countOverdue({ services, served }: SessionContext, call: IncomingCall):
   if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
 }
 
-/** Returns the time, where the clock was read, otherwise -1. */
-function countSucceeded(session: SessionContext, call: IncomingCall): number {
-  if (isBuiltin(call.method)) return -1;
-  session.services.counters.requestsSucceeded++;
-  return record(session, call, "ok");
-}
-
+/** Counts, records and reports a failure. Control requests are not counted. */
 function countFailed(session: SessionContext, call: IncomingCall, error: RpcError): void {
-  if (isBuiltin(call.method)) return;
+  if (call.isBuiltin) return;
   session.services.counters.requestsFailed++;
-  record(session, call, error.code, error);
-  session.served.methods[call.method]?.onFailed?.(call, error);
+  const method = session.served.methods[call.method];
+  // A number that no method has is counted nowhere: what peers send must not make us keep more.
+  if (method?.metrics !== undefined) record(session, call, method.metrics, error.code, error);
+  method?.onFailed?.(call, error);
 }
 
 /** The caller gets an error without its data: the server's owner hears why. */
 function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unknown): void {
-  if (isBuiltin(call.method)) return;
+  if (call.isBuiltin) return;
   served.methods[call.method]?.onThrown?.(call, answerError(cause, "an error could not be sent whole"));
 }
 
+/** Returns the time, where the clock was read, otherwise -1. */
 function record(
-  { services, served, peerName }: SessionContext,
+  { services, peerName }: SessionContext,
   call: IncomingCall,
+  metrics: MethodMetrics,
   code: RpcCode | "ok",
   error?: RpcError,
 ): number {
-  const metrics = served.methods[call.method]?.metrics;
-  // A number that no method has is counted nowhere: what peers send must not make us keep more.
-  if (metrics === undefined) return -1;
   const number = code === "ok" ? okNumber : codeToNumber(code);
   const nowMs = services.metrics.timed ? services.clock.now() : -1;
   const tookMs = nowMs - call.startedMs;

@@ -11,12 +11,12 @@ import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
 import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
+import type { Offer, Outbox } from "../channel/outbox.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
 import type { MethodNumbers } from "../connection/method-numbers.ts";
-import type { Offer, Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
@@ -94,8 +94,6 @@ export class OutgoingCalls implements ControlRequestSender {
   listener: CallEndListener | undefined;
   /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;
-  /** When the message arrived that is being taken apart; -1 before anybody has asked. */
-  messageMs = -1;
 
   constructor(session: SessionContext, peer: PeerLink) {
     const { window, outbox, offers, services } = session;
@@ -451,9 +449,10 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
   #answeredMs(): number {
-    if (!this.#session.receiving) return this.services.clock.now();
-    if (this.messageMs < 0) this.messageMs = this.services.clock.now();
-    return this.messageMs;
+    const session = this.#session;
+    if (!session.receiving) return this.services.clock.now();
+    if (session.readMs < 0) session.readMs = this.services.clock.now();
+    return session.readMs;
   }
 
   /** Every caller gets `reason`; what the calls have granted is handed over. */

@@ -92,8 +92,11 @@ export class GrantingCodec implements RegionCodec {
  */
 export class GrantedCodec implements RegionCodec {
   readonly #session: IdentifiedPeer;
-  #call: IncomingCall | undefined;
-  #grants = false;
+  /** The call whose input is decoded, and the flags of its request. Set by who decodes. */
+  call: IncomingCall | undefined;
+  flags = 0;
+  /** The call whose regions are counted. */
+  #counted: IncomingCall | undefined;
   #count = 0;
   #segments = 0;
 
@@ -105,21 +108,18 @@ export class GrantedCodec implements RegionCodec {
     return peerIdentityOf(this.#session);
   }
 
-  /** `flags`: of the request. */
-  for(call: IncomingCall, flags: number): this {
-    this.#call = call;
-    this.#grants = (flags & frameFlag.grants) !== 0;
-    this.#count = 0;
-    this.#segments = 0;
-    return this;
-  }
-
   encodeRegion(): Uint8Array {
     throw new EncodeError("a region cannot be sent here: only the input of a call can carry one");
   }
 
   decodeRegion(bytes: Uint8Array): object {
-    if (!this.#grants) throw new DecodeError("a region arrived in a request that grants none");
+    if ((this.flags & frameFlag.grants) === 0)
+      throw new DecodeError("a region arrived in a request that grants none");
+    if (this.#counted !== this.call) {
+      this.#counted = this.call;
+      this.#count = 0;
+      this.#segments = 0;
+    }
     const descriptor = readRegionDescriptor(bytes);
     if (typeof descriptor === "string") throw new DecodeError(descriptor);
     if (++this.#count > maxRegions)
@@ -127,6 +127,6 @@ export class GrantedCodec implements RegionCodec {
     this.#segments += descriptor.segments.length;
     if (this.#segments > maxSegments)
       throw new DecodeError(`the regions of a request have more than ${maxSegments} segments`);
-    return new RemoteRegion(this.#call as IncomingCall, descriptor);
+    return new RemoteRegion(this.call as IncomingCall, descriptor);
   }
 }

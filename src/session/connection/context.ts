@@ -7,12 +7,12 @@ import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import type { Greeting, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
-import type { Confirmation } from "./confirmation.ts";
+import type { Confirmation } from "../channel/confirmation.ts";
+import type { Outbox } from "../channel/outbox.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { RemoteState } from "./keepalive.ts";
 import type { MethodNumbers } from "./method-numbers.ts";
-import type { Outbox } from "./outbox.ts";
 import type { RendezvousOffers } from "./rendezvous.ts";
 
 /**
@@ -155,6 +155,8 @@ export interface SessionContext extends WatchedSession {
   readonly bodyLimit: number;
   /** A message is being taken apart: more frames may follow. */
   readonly receiving: boolean;
+  /** When the engine's clock was last read while a message was taken apart; -1 where it must be read. */
+  readMs: number;
   /**
    * A transfer of ours was refused: the connection has broken, and the session ends when the owner of the memory has
    * said why.

@@ -17,7 +17,7 @@ import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { encode } from "../../wire/encode-value.ts";
-import { frameHeaderBytes, writeFrameHeader } from "../../wire/frame.ts";
+import { frameHeaderBytes, writeHead } from "../../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
 import type { SessionWatch, WatchedSession } from "./context.ts";
@@ -221,7 +221,7 @@ export function messageOf(
   let at = messageHeaderBytes;
   frames.forEach(({ kind, flags = 0, method = 0, callId = 0, word = 0 }, i) => {
     const body = bodies[i] as Uint8Array;
-    writeFrameHeader(view, at, kind, flags, method, callId, body.byteLength, word);
+    writeHead(view, at, { kind, method, callId, word }, flags, body.byteLength);
     bytes.set(body, at + frameHeaderBytes);
     at += frameHeaderBytes + alignFrame(body.byteLength);
   });

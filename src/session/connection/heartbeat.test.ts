@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
-import { Confirmation } from "./confirmation.ts";
+import { Confirmation } from "../channel/confirmation.ts";
 import type { EndOptions } from "./context.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { RemoteState } from "./keepalive.ts";
@@ -171,7 +171,7 @@ describe("heartbeat", () => {
       clock.advance(quarterMs);
       return watched.pings;
     };
-    watched.confirmation.onPosted(1);
+    watched.confirmation.left += 1;
     expect([quarter(), quarter(), quarter()]).toEqual([0, 1, 2]);
     watched.confirmation.onPong(watched.confirmation.word);
     expect([quarter(), quarter(), watched.state]).toEqual([2, 2, "open"]);

@@ -20,12 +20,12 @@ import {
   versionFault,
 } from "../../wire/handshake.ts";
 import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../../wire/hello.ts";
+import { Outbox, type OutboxListener } from "../channel/outbox.ts";
 import { answerCameBack, goodbyeBody, helloRepeated, sessionOver, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
 import type { SessionWatch } from "./context.ts";
 import type { EngineServices } from "./engine-services.ts";
-import { Outbox, type OutboxListener } from "./outbox.ts";
 import type { Session } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
 import { Teardown } from "./teardown.ts";
@@ -49,13 +49,13 @@ interface Strangers {
 export class Answer implements OutboxListener {
   readonly isWatched = true;
   readonly bodyLimit = 0;
-  readonly #counters: EngineServices["counters"];
+  readonly counters: EngineServices["counters"];
   readonly #outbox: Outbox;
   readonly #teardown: Teardown;
 
   /** `lastNumber`: of the last message on that path. */
   constructor(port: Port, address: number, services: EngineServices, lastNumber = 0) {
-    this.#counters = services.counters;
+    this.counters = services.counters;
     this.#outbox = new Outbox(port, address, services.progress, this, 0, 0);
     this.#outbox.lastNumber = lastNumber;
     this.#teardown = new Teardown(port, address, services);
@@ -68,11 +68,6 @@ export class Answer implements OutboxListener {
     this.#outbox.flush();
     this.#teardown.begin(true, true, undefined);
     this.#outbox.close();
-  }
-
-  onMessagePosted(frames: number): void {
-    this.#counters.messagesSent++;
-    this.#counters.framesSent += frames;
   }
 
   onDrained(): void {

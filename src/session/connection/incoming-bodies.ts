@@ -19,7 +19,7 @@ import {
   readRendezvous,
   rendezvousOwner,
 } from "../../wire/frame.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Outbox } from "../channel/outbox.ts";
 import { AnswerCodec, type IdentifiedPeer } from "./peer-identity.ts";
 import { forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
 
@@ -279,7 +279,10 @@ export class IncomingBodies {
     regions: RegionCodec = this.#answers,
     maxHeapBytes = this.#session.services.limits.maxValueBytes,
   ): unknown {
-    if (!isControl && this.#isTooLong(bodyBytes)) return malformed;
+    if (!isControl && bodyBytes > this.#session.services.limits.maxBodyBytes) {
+      this.#refuseLength(bodyBytes);
+      return malformed;
+    }
     const start = at + frameHeaderBytes;
     return this.#decode(this.#session.port.slab, start, start + bodyBytes, regions, false, maxHeapBytes);
   }
@@ -289,7 +292,7 @@ export class IncomingBodies {
    * the session has been ended for it.
    */
   copyAt(at: number, bodyBytes: number): Body | undefined {
-    if (this.#isTooLong(bodyBytes)) return undefined;
+    if (bodyBytes > this.#session.services.limits.maxBodyBytes) return this.#refuseLength(bodyBytes);
     const start = at + frameHeaderBytes;
     const bytes = Buffer.from(this.#session.port.slab.subarray(start, start + bodyBytes));
     return { bytes, start: 0, end: bodyBytes, own: false };
@@ -323,11 +326,9 @@ export class IncomingBodies {
   }
 
   /** Ends the session for a body that the peer was told not to send. */
-  #isTooLong(bodyBytes: number): boolean {
+  #refuseLength(bodyBytes: number): undefined {
     const { maxBodyBytes } = this.#session.services.limits;
-    if (bodyBytes <= maxBodyBytes) return false;
     this.#session.fault(`body of ${bodyBytes} bytes exceeds maxBodyBytes ${maxBodyBytes}`);
-    return true;
   }
 
   #decode(

@@ -5,7 +5,7 @@ import {
   writeSealedHeader,
 } from "../../security/sealing/sealed-message.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
-import { frameHeaderBytes, frameKind, senderState, writeFrameHeader } from "../../wire/frame.ts";
+import { frameHeaderBytes, frameKind, senderState, writeHead } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import {
   messageHeaderBytes,
@@ -43,14 +43,6 @@ export class RemoteState {
   }
 }
 
-/**
- * Whether the frame at `offset` is a keepalive. It passes whatever waits to be sent, the welcome too, and says no more
- * than that its sender lives.
- */
-export function isKeepalive(view: DataView, offset: number): boolean {
-  return view.getUint8(offset) === frameKind.pong && view.getUint16(offset + 2, true) === senderState.busy;
-}
-
 /** What a session is to its keepalive. */
 interface KeptAlive {
   /** What the peer's messages to this side carry. */
@@ -69,7 +61,7 @@ export function keepalive({ nonce, ciphers }: KeptAlive, peer: Greeting, forMs: 
   const write = sealed ? writeSealedHeader : writeMessageHeader;
   write(view, 0, 1, message.byteLength, peer.session, new Nonce(peer.nonce), unnumbered);
   const frameAt = sealed ? keepaliveClearBytes : messageHeaderBytes;
-  writeFrameHeader(view, frameAt, frameKind.pong, 0, senderState.busy, 0, 0, 0);
+  writeHead(view, frameAt, { kind: frameKind.pong, method: senderState.busy, callId: 0, word: 0 }, 0, 0);
   return {
     mark: messageMark(nonce),
     message,

@@ -14,6 +14,7 @@ import {
   type ToldHealth,
 } from "../../wire/handshake.ts";
 import { protocolVersion } from "../../wire/message.ts";
+import type { Inbox } from "../channel/inbox.ts";
 import {
   ConnectSilence,
   closedByPeer,
@@ -31,7 +32,6 @@ import {
   type TlsProof,
   type TlsSession,
 } from "../opening/tls-handshake.ts";
-import type { Arrivals } from "./arrivals.ts";
 import type { SessionContext } from "./context.ts";
 import { type Body, sessionPulled } from "./incoming-bodies.ts";
 import { sessionBody } from "./rendezvous.ts";
@@ -44,7 +44,7 @@ export type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
 export interface OpeningSession extends SessionContext, TlsSession {
   readonly port: SessionContext["port"];
   readonly outbox: SessionContext["outbox"];
-  readonly arrivals: Arrivals;
+  readonly inbox: Inbox;
   end: SessionContext["end"];
   /** From now on these frames are taken, and others are a fault. `when`: for its text. */
   takeOnly(frames: SessionPart["frames"], when: string): void;
@@ -159,7 +159,7 @@ export class Opening implements TlsListener {
     this.#awaitAnswer(Math.max(1, this.#untilMs - session.services.realClock.now()), this.#totalMs);
     if (hasTerms) this.#enter("tls");
     // The acceptor has kept nothing: the hello that it wants makes a session whose messages begin anew.
-    else session.arrivals.restart();
+    else session.inbox.restart();
   }
 
   onProven(proof: TlsProof): void {

@@ -1,7 +1,7 @@
 import { frameKind, senderState } from "../../wire/frame.ts";
-import { type Confirmation, leastConfirmationWord } from "./confirmation.ts";
+import { type Confirmation, leastConfirmationWord } from "../channel/confirmation.ts";
+import type { Outbox } from "../channel/outbox.ts";
 import type { RemoteState } from "./keepalive.ts";
-import type { Outbox } from "./outbox.ts";
 import type { SessionPart } from "./session-part.ts";
 
 /**
@@ -29,7 +29,8 @@ interface PingContext {
 /** Asks whether the peer is there, and answers when it asks. Each frame tells whether its sender takes calls. */
 export class Pings {
   readonly #session: PingContext;
-  #asked = false;
+  /** A ping of the message that is being taken apart wants an answer. */
+  isAsked = false;
   #word = 0;
 
   constructor(session: PingContext) {
@@ -39,7 +40,7 @@ export class Pings {
   readonly frames: SessionPart["frames"] = {
     [frameKind.ping]: (at) => {
       this.#onState(at);
-      this.#asked = true;
+      this.isAsked = true;
       this.#word = this.#session.port.slabView.getUint32(at + 12, true);
     },
     [frameKind.pong]: (at) => {
@@ -62,8 +63,7 @@ export class Pings {
 
   /** A message has been taken apart: all its pings have one answer, which has the word of the last. */
   answer(): void {
-    if (!this.#asked) return;
-    this.#asked = false;
+    this.isAsked = false;
     this.#say(frameKind.pong, this.#word);
   }
 

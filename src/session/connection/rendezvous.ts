@@ -157,7 +157,8 @@ export class RendezvousOffers {
   /** What the peer makes this side keep. */
   readonly #share: ByteShare;
   readonly #sealing: Pick<BulkSealing, "bodies"> | undefined;
-  readonly #grants = new Map<number, Offer>();
+  /** Those that wait to be pulled, by key. */
+  readonly kept = new Map<number, Offer>();
   readonly #underWay = new BodiesUnderWay();
   /** Bytes of all bodies that were ever kept, and how many of them the peer says to have read. */
   #offeredBytes = 0;
@@ -179,11 +180,6 @@ export class RendezvousOffers {
     this.#address = address;
     this.#services = services;
     this.#share = share;
-  }
-
-  /** How many wait to be pulled. */
-  get size(): number {
-    return this.#grants.size;
   }
 
   /**
@@ -214,7 +210,7 @@ export class RendezvousOffers {
           onReleased?.();
         });
       };
-      this.#grants.set(key, { ...withEnds(grant, { release }), underWay: this.#underWay.begin() });
+      this.kept.set(key, { ...withEnds(grant, { release }), underWay: this.#underWay.begin() });
       this.#offeredBytes += bytes;
       return rendezvous;
     } catch (error) {
@@ -245,7 +241,7 @@ export class RendezvousOffers {
   renewItems(items: number): void {
     if (this.#items.size === 0) return;
     for (const { key } of this.#items.get(items) ?? []) {
-      const offer = this.#grants.get(key);
+      const offer = this.kept.get(key);
       if (offer !== undefined) this.#underWay.renew(offer.underWay);
     }
   }
@@ -260,7 +256,7 @@ export class RendezvousOffers {
   }
 
   has(key: number): boolean {
-    return this.#grants.size > 0 && this.#grants.has(key);
+    return this.kept.size > 0 && this.kept.has(key);
   }
 
   /** A peer says that it has pulled a body, or does not want it. Returns what is wrong with what it says, or "". */
@@ -275,10 +271,10 @@ export class RendezvousOffers {
 
   /** The peer has pulled the body, or does not want it. */
   release(key: number): void {
-    if (this.#grants.size === 0) return;
-    const offer = this.#grants.get(key);
+    if (this.kept.size === 0) return;
+    const offer = this.kept.get(key);
     if (offer === undefined) return;
-    this.#grants.delete(key);
+    this.kept.delete(key);
     this.#underWay.end(offer.underWay);
     this.#underWay.onMoved(offer.bytes);
     offer.release();
@@ -301,8 +297,8 @@ export class RendezvousOffers {
 
   /** The session has ended: what is still kept. */
   end(): Grant[] {
-    const grants = [...this.#grants.values()];
-    this.#grants.clear();
+    const grants = [...this.kept.values()];
+    this.kept.clear();
     this.#items.clear();
     return grants;
   }

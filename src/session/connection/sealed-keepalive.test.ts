@@ -3,10 +3,10 @@ import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { NativePort } from "../../fabric/native-port.ts";
 import { defaultLayout, type Port, type PortSink } from "../../fabric/port.ts";
 import { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
-import { frameKind, senderState } from "../../wire/frame.ts";
+import { frameKind, isKeepalive, senderState } from "../../wire/frame.ts";
 import { messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
 import { peerGreeting } from "./fake-services.test-support.ts";
-import { isKeepalive, keepalive } from "./keepalive.ts";
+import { keepalive } from "./keepalive.ts";
 
 const closing: { close(): void }[] = [];
 afterEach(() => {

@@ -18,9 +18,6 @@ export interface SessionPart {
   readonly openWork: number;
   /** Both sides have greeted each other: frames flow. */
   onOpen?(remote: Greeting): void;
-  /** A message begins to be taken apart, and has been. */
-  beginMessage?(): void;
-  endMessage?(): void;
   /** The outbox takes requests again, after it did not for a while. */
   onRoom?(): void;
   /** The peer takes no new calls. */

@@ -10,12 +10,12 @@ import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "../../wire/message.ts";
+import { MessageTurns } from "../channel/message-turns.ts";
 import { disconnected } from "../opening/end-reasons.ts";
 import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { SessionWatch } from "./context.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
-import { MessageTurns } from "./message-turns.ts";
 import type { Session, SessionTerms } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 
@@ -60,6 +60,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
   readonly #sessions: Sessions;
   readonly #turns: MessageTurns;
   readonly #hellos: Hellos;
+  readonly onTurnEnd: () => boolean;
   readonly #proofs: PeerProofs;
 
   constructor(terms: SessionTerms) {
@@ -67,6 +68,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     this.#services = services;
     this.#watch = watch;
     this.#turns = new MessageTurns(services.limits.maxRequests);
+    this.onTurnEnd = this.#turns.endTurn;
     this.#proofs = new PeerProofs(services.realClock, services.securityMeter);
     this.#sessions = new Sessions({
       ...terms,
@@ -75,7 +77,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
         this.#hellos.onProven(session, proof.identity);
       },
       onSessionEnded: (session, reason) => {
-        this.#turns.drop(session);
+        this.#turns.drop(session.inbox);
         this.#proofs.forget(session);
         this.#sessions.remove(session);
         this.#hellos.onEnded(session);
@@ -150,30 +152,16 @@ export class SessionTable implements PortSink, Iterable<Session> {
   onMessage(port: Port, offset: number, bytes: number): void {
     const view = port.slabView;
     this.#services.counters.messagesReceived++;
-    const alone = this.#sessions.size === 1;
-    const session = bytes < messageHeaderBytes ? undefined : this.#sessions.addressee(port, view, offset);
-    const sealed = session?.sealedArrivals;
-    if (sealed !== undefined) {
-      if (!looksSealed(view, offset, bytes) && session?.takeClearRefusal(offset, bytes) === true) return;
-      return sealed.receive(offset, bytes, this.#turns, alone);
-    }
+    const sessions = this.#sessions;
+    const isWhole = bytes >= messageHeaderBytes;
+    const session = isWhole ? sessions.byIndex[view.getUint32(offset + sessionOffset, true)] : undefined;
+    if (session !== undefined && session.port === port && session.nonce.isIn(view, offset))
+      return session.inbox.receive(offset, bytes, this.#turns, sessions.size === 1);
     // A message of a session that has ended meanwhile.
-    if (session === undefined && looksSealed(view, offset, bytes))
-      return void this.#services.counters.strays++;
+    if (looksSealed(view, offset, bytes)) return void this.#services.counters.strays++;
     const fault = messageFault(view, offset, bytes);
-    if (fault !== "") {
-      // Index and nonce are known to one peer only: the message is its, or was damaged on the way; either way no
-      // session can go on.
-      if (session !== undefined) session.fault(fault);
-      else this.#sessions.malformed(port, fault);
-    } else if (session !== undefined) {
-      if (session.arrivals.take(view, offset, bytes))
-        this.#turns.take(session, alone, offset, bytes, view.getUint16(offset + 2, true));
-      else {
-        this.#turns.finish(session);
-        session.receiveOutOfOrder(offset, bytes, session.arrivals.missing(view, offset));
-      }
-    } else this.#onStranger(port, view.getUint32(offset + sessionOffset, true), offset, bytes);
+    if (fault !== "") sessions.malformed(port, fault);
+    else this.#onStranger(port, view.getUint32(offset + sessionOffset, true), offset, bytes);
   }
 
   /** A message for no session: a hello, or a stray. */
@@ -201,7 +189,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     const session = this.#sessions.at(port, address);
     if (session === undefined) return;
     // What it has said before counts.
-    this.#turns.finish(session);
+    this.#turns.finish(session.inbox);
     session.onPeerGone();
   }
 
@@ -215,7 +203,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     for (const stranger of this.#sessions.strangersAt(port, address)) stranger.onSendFailed(cancelled);
     const session = this.#sessions.at(port, address);
     if (session === undefined) return;
-    this.#turns.finish(session);
+    this.#turns.finish(session.inbox);
     if (session.state === "ended") return;
     if (session.remote === undefined) return session.onSendFailed(cancelled);
     if (session.hasOpenWork || session.transferRefused) return this.#askLater(session);
@@ -228,10 +216,6 @@ export class SessionTable implements PortSink, Iterable<Session> {
       if (session.state === "open") this.#watch.probe(session);
     };
     this.#services.realClock.timer(askAfterMs, ask, true);
-  }
-
-  onTurnEnd(): boolean {
-    return this.#turns.endTurn();
   }
 
   onTurnedAway(port: Port, counts: TurnedAway): void {

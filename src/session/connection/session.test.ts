@@ -255,7 +255,7 @@ describe("an open session", () => {
     reads(4);
     all.host.heardMs += 250;
     expect(all.session.stalledMs).toBe(4250);
-    expect([all.session.state, all.session.offers.size]).toEqual(["open", 1]);
+    expect([all.session.state, all.session.offers.kept.size]).toEqual(["open", 1]);
   });
 
   it("is overdue in the end for a body that the peer leaves, though it reads others", () => {

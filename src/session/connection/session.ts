@@ -2,27 +2,27 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { PeerAccount } from "../../base/flow/peer-account.ts";
 import { channels } from "../../base/observe/channels.ts";
+import type { Counters } from "../../base/observe/counters.ts";
 import { isSocketScheme } from "../../fabric/libfabric/url.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { builtinSlots } from "../../wire/builtin.ts";
-import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
+import { type FrameHead, frameFault, frameHeaderBytes, frameKind, isKeepalive } from "../../wire/frame.ts";
 import { type Greeting, isNewer, type ReturnPath, type ToldHealth } from "../../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
+import type { Confirmation } from "../channel/confirmation.ts";
+import { Inbox } from "../channel/inbox.ts";
+import { Outbox, type OutboxListener } from "../channel/outbox.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
-import { Arrivals, SealedArrivals } from "./arrivals.ts";
-import { Confirmation } from "./confirmation.ts";
 import type { EndOptions, SessionIdentity, SessionObserver, SessionState, SessionWatch } from "./context.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
-import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
-import { PutOff } from "./message-turns.ts";
+import { keepalive, RemoteState } from "./keepalive.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
-import { Outbox, type OutboxListener } from "./outbox.ts";
 import { Pings } from "./pings.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
@@ -65,14 +65,14 @@ export class Session implements OpeningSession, OutboxListener {
   readonly methods = new MethodNumbers();
   readonly remoteState = new RemoteState();
   readonly outbox: Outbox;
-  readonly arrivals = new Arrivals();
-  readonly confirmation = new Confirmation();
+  readonly inbox: Inbox = new Inbox(this);
+  readonly confirmation: Confirmation;
   readonly bodies: IncomingBodies;
   readonly offers: RendezvousOffers;
-  readonly putOff = new PutOff();
   readonly sealing = new BulkSealing();
   state: SessionState = "opening";
   receiving = false;
+  readMs = -1;
   transferRefused = false;
   path: ReturnPath | undefined;
   remote: Greeting | undefined;
@@ -81,8 +81,9 @@ export class Session implements OpeningSession, OutboxListener {
   isIntroduced = false;
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
-  sealedArrivals: SealedArrivals | undefined;
   observer: SessionObserver | undefined;
+  bodyLimit: number;
+  readonly counters: Counters;
   heardMs: number;
   seenBytes = 0;
   wasHeard = false;
@@ -116,6 +117,8 @@ export class Session implements OpeningSession, OutboxListener {
     this.window = window;
     this.served = served ?? services.served;
     this.heardMs = watch.nowMs;
+    this.counters = services.counters;
+    this.bodyLimit = services.limits.maxBodyBytes;
     const { maxQueuedBytes, maxRequests } = services.limits;
     this.outbox = new Outbox(
       port,
@@ -126,6 +129,7 @@ export class Session implements OpeningSession, OutboxListener {
       maxQueuedBytes + (2 * maxRequests + builtinSlots) * port.slotBytes,
       this.account.queued,
     );
+    this.confirmation = this.outbox.confirmation;
     this.#teardown = new Teardown(port, address, services);
     this.bodies = new IncomingBodies(this, this.outbox);
     this.offers = new RendezvousOffers(port, address, services, this.account.offers, this.sealing);
@@ -177,8 +181,9 @@ export class Session implements OpeningSession, OutboxListener {
     const { identity, ciphers } = proof;
     this.identity = identity;
     this.ciphers = ciphers;
-    this.sealedArrivals = new SealedArrivals(this, ciphers);
+    this.inbox.seal(ciphers);
     this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener });
+    this.#limitBodies();
     if (!this.#opening.awaitsFirstSealed) this.sealOutbox();
     this.#terms.onPeerProven?.(this, proof);
   }
@@ -187,7 +192,15 @@ export class Session implements OpeningSession, OutboxListener {
     if (this.ciphers !== undefined) this.outbox.seal(this.ciphers.sealer);
   }
 
-  /** Takes a refusal in the clear, where one may come though the session has keys. False: the message is no such. */
+  #limitBodies(): void {
+    const { maxBodyBytes } = this.services.limits;
+    this.bodyLimit = Math.min(
+      maxBodyBytes,
+      this.sealing.maxBodyBytes,
+      this.remote?.bodyBytes ?? maxBodyBytes,
+    );
+  }
+
   takeClearRefusal(offset: number, bytes: number): boolean {
     if (!this.#opening.awaitsFirstSealed) return false;
     const view = this.port.slabView;
@@ -204,6 +217,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.state = "open";
     this.addressTo(remote);
     this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
+    this.#limitBodies();
     this.methods.set(remote.services);
     const parts = [{ frames: this.#opening.openFrames }, this.#pings, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
@@ -235,16 +249,11 @@ export class Session implements OpeningSession, OutboxListener {
   }
 
   get hasOpenWork(): boolean {
-    return this.openWork > 0 || this.offers.size > 0 || this.bodies.pulling > 0;
+    return this.openWork > 0 || this.offers.kept.size > 0 || this.bodies.pulling > 0;
   }
 
   get isSending(): boolean {
     return this.outbox.isHolding;
-  }
-  /** The longest body both sides take. */
-  get bodyLimit(): number {
-    const { maxBodyBytes } = this.services.limits;
-    return Math.min(maxBodyBytes, this.sealing.maxBodyBytes, this.remote?.bodyBytes ?? maxBodyBytes);
   }
 
   watch(): void {
@@ -284,7 +293,7 @@ export class Session implements OpeningSession, OutboxListener {
     const end = offset + bytes;
     let at = offset + messageHeaderBytes;
     this.receiving = true;
-    for (const part of this.#parts) part.beginMessage?.();
+    this.readMs = -1;
     for (let frames = view.getUint16(offset + 2, true); frames > 0; frames--) {
       const fault = frameFault(view, at, end);
       if (fault !== "") {
@@ -294,18 +303,17 @@ export class Session implements OpeningSession, OutboxListener {
       const kind = view.getUint8(at);
       const handle = this.#handlers[kind] as FrameHandler;
       handle(at, view.getUint32(at + 8, true), view.getUint8(at + 1), kind);
-      this.services.counters.framesReceived++;
+      this.counters.framesReceived++;
       // A frame may end the session; what follows it then belongs to nobody.
       if (this.state === "ended") break;
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
     this.receiving = false;
-    for (const part of this.#parts) part.endMessage?.();
-    this.#pings.answer();
+    if (this.#pings.isAsked) this.#pings.answer();
     if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
   }
 
-  /** Takes a message before which others were lost: no more of it than that the peer has ended the session too. */
+  /** Takes no more of the message than that the peer has ended the session too. */
   receiveOutOfOrder(offset: number, bytes: number, lost: number): void {
     if (this.state === "ended") return;
     if (lost === 0) return this.fault("message has a number that was used before");
@@ -409,12 +417,6 @@ export class Session implements OpeningSession, OutboxListener {
 
   // ---- what the outbox tells --------------------------------------------------------------------------------------
 
-  onMessagePosted(frames: number): void {
-    this.confirmation.onPosted(frames);
-    this.services.counters.messagesSent++;
-    this.services.counters.framesSent += frames;
-  }
-
   onRoom(): void {
     for (const part of this.#parts) part.onRoom?.();
   }
@@ -429,6 +431,10 @@ export class Session implements OpeningSession, OutboxListener {
 
   onFlood(frames: number): void {
     this.end(endReason.flooded(this.peerName, frames));
+  }
+
+  onForgeries(count: number): void {
+    this.end(endReason.forgeries(this.peerName, count));
   }
 
   onDrained(): void {

@@ -4,7 +4,7 @@ import { channels } from "../../base/observe/channels.ts";
 import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/securable.ts";
-import { Nonce, sessionOffset } from "../../wire/message.ts";
+import { Nonce } from "../../wire/message.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
@@ -21,7 +21,7 @@ export class Sessions implements Iterable<Session> {
   readonly accounts: PeerAccounts;
   readonly #terms: SessionTerms;
   /** By index; 0 stays free, it stands for "no session yet". */
-  readonly #sessions: (Session | undefined)[] = [undefined];
+  readonly byIndex: (Session | undefined)[] = [undefined];
   readonly #free: number[] = [];
   /**
    * By port and address, kept beyond a session's end: its peer's death may still be told. A new session at the address
@@ -29,7 +29,8 @@ export class Sessions implements Iterable<Session> {
    */
   readonly #byAddress = new Map<Port, Map<number, Session>>();
   readonly #strangers = new Set<Session>();
-  #size = 0;
+  /** How many there are, strangers aside. */
+  size = 0;
   /** When idle peers were last asked whether they live. */
   #probedMs = Number.NEGATIVE_INFINITY;
   /** False from the moment the engine drains. */
@@ -41,17 +42,13 @@ export class Sessions implements Iterable<Session> {
     this.accounts = new PeerAccounts(terms.services);
   }
 
-  get size(): number {
-    return this.#size;
-  }
-
   /** How many addresses of ports the sessions have, those of strangers included. */
   get addresses(): number {
-    return this.#size + this.#strangers.size;
+    return this.size + this.#strangers.size;
   }
 
   *[Symbol.iterator](): IterableIterator<Session> {
-    for (const session of this.#sessions) if (session?.isStranger === false) yield session;
+    for (const session of this.byIndex) if (session?.isStranger === false) yield session;
   }
 
   /** Makes a session, at an address that the port has been given for it. */
@@ -70,12 +67,12 @@ export class Sessions implements Iterable<Session> {
       readonly isStranger?: boolean;
     } = {},
   ): Session {
-    const index = this.#free.pop() ?? this.#sessions.push(undefined) - 1;
+    const index = this.#free.pop() ?? this.byIndex.push(undefined) - 1;
     const names = { address, index, nonce: Nonce.draw(), peerName, account, served, isStranger };
     const session = new Session(this.#terms, port, names, window);
     // What is sealed is proven by a handshake, and by nothing else.
     if (!isSealed(this.services.security, port.scheme)) session.identity = identityByFabric(port, address);
-    this.#sessions[index] = session;
+    this.byIndex[index] = session;
     if (!isStranger) this.#count(session);
     else {
       account.strangers++;
@@ -95,7 +92,7 @@ export class Sessions implements Iterable<Session> {
 
   #count(session: Session): void {
     session.account.sessions++;
-    this.#size++;
+    this.size++;
     this.#shareCredits();
     const { port, address } = session;
     const byAddress = this.#byAddress.get(port) ?? new Map<number, Session>();
@@ -105,27 +102,20 @@ export class Sessions implements Iterable<Session> {
   /** The session has ended. */
   remove(session: Session): void {
     const { index, account } = session;
-    if (this.#sessions[index] !== session) return;
-    this.#sessions[index] = undefined;
+    if (this.byIndex[index] !== session) return;
+    this.byIndex[index] = undefined;
     this.#free.push(index);
     if (this.#strangers.delete(session)) account.strangers--;
     else {
       account.sessions--;
-      this.#size--;
+      this.size--;
       this.#shareCredits();
     }
   }
 
   /** Ends all, strangers too. */
   end(reason: Parameters<Session["end"]>[0]): void {
-    for (const session of this.#sessions) session?.end(reason);
-  }
-
-  /** The session that the header of a message names and proves to be meant for. */
-  addressee(port: Port, view: DataView, offset: number): Session | undefined {
-    const session = this.#sessions[view.getUint32(offset + sessionOffset, true)];
-    if (session === undefined || session.port !== port) return undefined;
-    return session.nonce.isIn(view, offset) ? session : undefined;
+    for (const session of this.byIndex) session?.end(reason);
   }
 
   /** The last session at an address, which may have ended. */
@@ -152,7 +142,7 @@ export class Sessions implements Iterable<Session> {
    */
   fullWith(port: Port, addresses: number): string | undefined {
     const { maxSessions } = this.services.limits;
-    if (this.#size >= maxSessions) return `maxSessions ${maxSessions} is reached`;
+    if (this.size >= maxSessions) return `maxSessions ${maxSessions} is reached`;
     if (port.maxPeers === Number.POSITIVE_INFINITY || port.gauges().addresses + addresses <= port.maxPeers)
       return undefined;
     return `${port.provider} has room for ${port.maxPeers} peers; a higher FI_UNIVERSE_SIZE in the environment allows more, if the device's completion queues are long enough`;
@@ -161,7 +151,7 @@ export class Sessions implements Iterable<Session> {
   /** Before there is no room, and seldom: hundreds may be asked. */
   probeWhenCrowded(): void {
     const { realClock, liveness, limits } = this.services;
-    if (this.#size < crowded * limits.maxSessions) return;
+    if (this.size < crowded * limits.maxSessions) return;
     if (realClock.now() >= this.#probedMs + probeBounds * liveness.heartbeatMs) this.probeIdle();
   }
 
@@ -199,7 +189,7 @@ export class Sessions implements Iterable<Session> {
   }
 
   #shareCredits(): void {
-    if (!this.services.credits.shareAmong(this.#size)) return;
+    if (!this.services.credits.shareAmong(this.size)) return;
     for (const session of this) this.tellCredits(session);
     // Credits that are told to a peer that died while nothing was open would hold send slots for ever.
     this.probeIdle();

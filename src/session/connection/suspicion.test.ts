@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { senderState } from "../../wire/frame.ts";
-import { Confirmation } from "./confirmation.ts";
+import { Confirmation } from "../channel/confirmation.ts";
 import type { SessionObserver } from "./context.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { RemoteState } from "./keepalive.ts";

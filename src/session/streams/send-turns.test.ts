@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import type { Outbox } from "../connection/outbox.ts";
+import type { Outbox } from "../channel/outbox.ts";
 import { SendTurns } from "./send-turns.ts";
 
 it("has no turn wait for what may arrive behind which its takers go on", () => {

@@ -1,5 +1,5 @@
 import type { Flushable, Turns } from "../../fabric/progress.ts";
-import type { Outbox } from "../connection/outbox.ts";
+import type { Outbox } from "../channel/outbox.ts";
 
 /** What waits for its turn to send: a sender of items. */
 export interface TurnTaker {

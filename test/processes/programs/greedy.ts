@@ -5,7 +5,7 @@ import { defaultLayout, type SendListener } from "../../../src/fabric/port.ts";
 import { locate } from "../../../src/fabric/target.ts";
 import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { encode } from "../../../src/wire/encode-value.ts";
-import { frameHeaderBytes, frameKind, writeFrameHeader } from "../../../src/wire/frame.ts";
+import { frameHeaderBytes, frameKind, writeHead } from "../../../src/wire/frame.ts";
 import { packGreeting, parseGreeting } from "../../../src/wire/handshake.ts";
 import {
   alignFrame,
@@ -86,7 +86,13 @@ async function connect(): Promise<void> {
   const bytes = messageHeaderBytes + frameHeaderBytes + alignFrame(body.byteLength);
   port.slab.fill(0, slot, slot + bytes);
   writeMessageHeader(port.slabView, slot, 1, bytes, 0, noNonce, unnumbered);
-  writeFrameHeader(port.slabView, slot + messageHeaderBytes, frameKind.hello, 0, 0, 0, body.byteLength, 0);
+  writeHead(
+    port.slabView,
+    slot + messageHeaderBytes,
+    { kind: frameKind.hello, method: 0, callId: 0, word: 0 },
+    0,
+    body.byteLength,
+  );
   port.slab.set(body, slot + messageHeaderBytes + frameHeaderBytes);
   port.send(server, slot, bytes, listener);
   while (welcome === undefined) {
@@ -109,7 +115,7 @@ async function flood({ kind, forMs }: { kind: number; forMs: number }): Promise<
     for (let slot = port.takeSlot(); slot >= 0; slot = port.takeSlot()) {
       let at = messageHeaderBytes;
       for (let i = 0; i < frames; i++, at += frameHeaderBytes)
-        writeFrameHeader(port.slabView, slot + at, kind, 0, 0, 1 << 20, 0, 1);
+        writeHead(port.slabView, slot + at, { kind, method: 0, callId: 1 << 20, word: 1 }, 0, 0);
       const { session, nonce } = welcome as NonNullable<typeof welcome>;
       number = numberAfter(number);
       writeMessageHeader(port.slabView, slot, frames, at, session, new Nonce(nonce), number);

@@ -52,7 +52,7 @@ class LossyPort extends MemPort {
       at += 16 + alignFrame(view.getUint32(at + 8, true));
     }
     const fate = this.fate(kinds);
-    if (fate !== "arrives") noNonce.write(view, slot + nonceOffset);
+    if (fate !== "arrives") view.setBigUint64(slot + nonceOffset, noNonce.value, true);
     if (fate === "lost with its session") this.onSessionLost();
     super.send(address, slot, bytes, owner);
   }

@@ -13,9 +13,13 @@ const Item = z.object({ id: z.number(), name: z.string(), text: z.string() });
 const Echo = service("echo.v1", { echo: unary({ input: Item, output: Item }) });
 const item = { id: 1, name: "abc", text: "x".repeat(64) };
 
-// Who else uses the processors decides whether an engine polls or blocks. It always blocks here, as beside others, so that
-// each run enters the same functions.
-SpinPolicy.prototype.shouldBlock = () => true;
+// Who else uses the processors decides whether an engine polls or blocks. It blocks here from its first account on, as
+// beside others, so that each run enters the same functions.
+SpinPolicy.prototype.account = function block(this: SpinPolicy, lostUs, caught) {
+  this.lostUs = lostUs;
+  this.caught = caught;
+  this.blocksUntilMs = Number.POSITIVE_INFINITY;
+};
 
 const profiler = new Session();
 profiler.connect();

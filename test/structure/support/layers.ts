@@ -19,6 +19,7 @@ export const layers = [
   "session/calls",
   "session/connection",
   "session/opening",
+  "session/channel",
   "transfer/handles",
   "transfer/sealed",
   "transfer",

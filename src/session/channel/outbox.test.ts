@@ -12,7 +12,7 @@ import {
   rendezvousBytes,
 } from "../../wire/frame.ts";
 import { messageHeaderBytes } from "../../wire/message.ts";
-import { FakePort, type SentFrame } from "./fake-port.test-support.ts";
+import { FakePort, type SentFrame } from "../connection/fake-port.test-support.ts";
 import { Outbox, type OutboxListener } from "./outbox.ts";
 
 const head = (callId: number) => ({ kind: frameKind.response, method: 0, callId, word: 0 });
@@ -33,13 +33,13 @@ function setUp({
     dirty: 0,
     rooms: 0,
     failed: [] as number[],
-    frames: 0,
     drained: 0,
     overrun: [] as number[],
     isWatched: true,
     bodyLimit: 2 ** 29,
     watches: 0,
   };
+  const counters = { messagesSent: 0, framesSent: 0 };
   const progress = { wake() {}, flushSoon: () => void told.dirty++, goOn() {} };
   const listener: OutboxListener = {
     onRoom: () => void told.rooms++,
@@ -51,16 +51,14 @@ function setUp({
       return told.isWatched;
     },
     watch: () => void told.watches++,
-    onMessagePosted: (frames) => {
-      told.frames += frames;
-    },
+    counters,
     onDrained: () => void told.drained++,
     onOverrun: (bytes) => void told.overrun.push(bytes),
   };
   const share = new ByteBudget(maxInAll).share();
   const outbox = new Outbox(port, 7, progress, listener, maxQueuedBytes, maxWaitingBytes, share);
   outbox.addressTo({ session: 5, nonce: 0xabcd_0000_ef01n, messageBytes: slotBytes });
-  return { port, told, outbox, share };
+  return { port, told, counters, outbox, share };
 }
 
 describe("outbox", () => {
@@ -112,7 +110,7 @@ describe("outbox", () => {
   });
 
   it("sends the frames of one turn in one message, named as the peer asked", () => {
-    const { port, told, outbox } = setUp();
+    const { port, told, counters, outbox } = setUp();
     outbox.bare({ kind: frameKind.cancel, method: 0, callId: 9, word: 0 });
     outbox.value({ kind: frameKind.request, method: 3, callId: 10, word: 77 }, { a: 1 }, noOffer);
     outbox.raw(head(11), 1, Uint8Array.of(1, 2, 3));
@@ -125,7 +123,7 @@ describe("outbox", () => {
     expect(request).toMatchObject({ kind: 4, method: 3, callId: 10, word: 77, flags: 0 });
     expect(decoded(request)).toEqual({ a: 1 });
     expect(raw).toMatchObject({ callId: 11, flags: 1, body: Uint8Array.of(1, 2, 3) });
-    expect(told.frames).toBe(3);
+    expect(counters).toEqual({ messagesSent: 1, framesSent: 3 });
   });
 
   it("offers what is longer than the peer takes, which refuses it, though it fits a message", () => {

@@ -1,7 +1,8 @@
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
+import type { Counters } from "../../base/observe/counters.ts";
 import type { Port, SendListener } from "../../fabric/port.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
-import { slotBuffer } from "../../fabric/send-slots.ts";
+import { slotBuffers } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
 import { giveBodyMemory, inBodyMemory } from "../../wire/body-memory.ts";
@@ -25,20 +26,20 @@ import {
   numberAfter,
   writeMessageHeader,
 } from "../../wire/message.ts";
+import { Confirmation } from "./confirmation.ts";
 import { type Chunk, FrameQueue } from "./frame-queue.ts";
 
 /** What an outbox tells its session. */
 export interface OutboxListener {
+  readonly counters: Pick<Counters, "messagesSent" | "framesSent">;
   /** Whether the heartbeat watches the peer. */
   readonly isWatched: boolean;
   /** The longest body that both sides take, in bytes. */
   readonly bodyLimit: number;
   /** Something is held from now on. The peer may have died while nothing was open, so it must be watched. */
   watch(): void;
-  /** A message could not be delivered. */
-  /** `status` and `detail` are those of `SendListener`. */
+  /** A message could not be delivered. `status` and `detail` are those of `SendListener`. */
   onSendFailed(status: number, detail?: number): void;
-  onMessagePosted(frames: number): void;
   /** The outbox was full and takes requests again. */
   onRoom(): void;
   /** More waits than a peer that receives can cause. */
@@ -82,7 +83,11 @@ export class Outbox implements SendListener, Flushable {
   readonly #maxWaitingBytes: number;
   #session = 0;
   #nonce = new Nonce(0n);
-  #lastNumber = 0;
+  /** The number of the last message. Another outbox that takes over counts on from there. */
+  lastNumber = 0;
+  /** Whether the peer has received what has left. */
+  readonly confirmation = new Confirmation();
+  readonly #buffers: Buffer[];
 
   /** The open message: its slot's offset in the slab or -1, a Buffer over it, where the next frame goes, frames. */
   #slot = -1;
@@ -103,9 +108,9 @@ export class Outbox implements SendListener, Flushable {
   #closed = false;
   /**
    * While a value is being encoded into the open slot. A getter of the user's may then call, cancel or close: the slot
-   * stays as it is.
+   * and the head of the frame stay as they are. Only the outbox sets it.
    */
-  #encoding = false;
+  isEncoding = false;
 
   /**
    * Requests are refused beyond `maxQueuedBytes`; the answers an honest peer can be owed on top of that fit
@@ -121,6 +126,7 @@ export class Outbox implements SendListener, Flushable {
     share: ByteShare = new ByteBudget(Number.POSITIVE_INFINITY).share(),
   ) {
     this.#port = port;
+    this.#buffers = slotBuffers(port);
     this.#address = address;
     this.#progress = progress;
     this.#listener = listener;
@@ -129,15 +135,6 @@ export class Outbox implements SendListener, Flushable {
     this.#maxWaitingBytes = maxWaitingBytes;
     this.#share = share;
     this.#waiting = new FrameQueue(share);
-  }
-
-  /** The number of the last message. Another outbox that takes over counts on from there. */
-  get lastNumber(): number {
-    return this.#lastNumber;
-  }
-
-  set lastNumber(number: number) {
-    this.#lastNumber = number;
   }
 
   /** The peer's session, as every message must name it, and the longest message the peer takes. */
@@ -157,7 +154,7 @@ export class Outbox implements SendListener, Flushable {
   }
 
   get queuedBytes(): number {
-    return this.#waiting.bytes + (this.#held?.bytes ?? 0);
+    return this.#held === undefined ? this.#waiting.bytes : this.#waiting.bytes + this.#held.bytes;
   }
 
   /** Whether anything has been posted and not completed, or waits to be posted. */
@@ -167,12 +164,15 @@ export class Outbox implements SendListener, Flushable {
 
   /** Half of the messages that may be on their way are, or something waits: what is not urgent waits. */
   get congested(): boolean {
-    return this.#posted * 2 >= maxPosted || !this.#waiting.empty || this.#held !== undefined;
+    return this.#posted * 2 >= maxPosted || !this.#waiting.isEmpty || this.#held !== undefined;
   }
 
   /** Whether no request fits the queue. Frames that end something are always taken: they free more than they hold. */
   get full(): boolean {
-    return this.queuedBytes >= this.#maxQueuedBytes;
+    const { bytes } = this.#waiting;
+    return (
+      bytes >= this.#maxQueuedBytes || (this.#held !== undefined && this.queuedBytes >= this.#maxQueuedBytes)
+    );
   }
 
   /** How long the body of a frame may be in one message. */
@@ -211,11 +211,6 @@ export class Outbox implements SendListener, Flushable {
     if (prefix !== noBytes) this.#target.set(prefix, start);
     this.#target.set(body, start + prefix.byteLength);
     this.#commit(head, flags, bodyBytes);
-  }
-
-  /** A value is being encoded. Its getters are the user's code: they may make a call, while this one's head is in use. */
-  get isEncoding(): boolean {
-    return this.#encoding;
   }
 
   /**
@@ -282,7 +277,7 @@ export class Outbox implements SendListener, Flushable {
 
   /** Where a value can be encoded that has to wait. None where that is not sure, as while what comes is held back. */
   #chunkFor(before: number): Chunk | undefined {
-    if (this.#closed || this.#encoding || this.#held !== undefined) return undefined;
+    if (this.#closed || this.isEncoding || this.#held !== undefined) return undefined;
     // As long as the last one: one that grows out of the chunk is copied twice.
     return this.#waiting.reserve(before + Math.max(leastRoom, 2 * this.valueBytes));
   }
@@ -296,8 +291,8 @@ export class Outbox implements SendListener, Flushable {
     chunk: Chunk | undefined,
   ): Encoded {
     // From inside another value: refused there.
-    if (this.#encoding) return encodeAt(target, start, value, regions, limit);
-    this.#encoding = true;
+    if (this.isEncoding) return encodeAt(target, start, value, regions, limit);
+    this.isEncoding = true;
     try {
       return encodeAt(target, start, value, regions, limit);
     } catch (error) {
@@ -305,21 +300,20 @@ export class Outbox implements SendListener, Flushable {
       this.#returnUnused();
       throw error;
     } finally {
-      this.#encoding = false;
+      this.isEncoding = false;
       if (this.#closed) this.#returnSlot();
     }
   }
 
   /** Posts what is open, and what waits as far as there are slots. True if anything left. */
   flush(): boolean {
-    if (this.#encoding) {
+    if (this.isEncoding) {
       this.#progress.flushSoon(this);
       return false;
     }
     const before = this.#posted;
     this.#post();
-    this.#drain();
-    if (this.#waits) this.#progress.flushSoon(this);
+    if (!this.#waiting.isEmpty || this.#latest !== undefined) this.#drain();
     return this.#posted !== before;
   }
 
@@ -334,7 +328,7 @@ export class Outbox implements SendListener, Flushable {
       return;
     }
     if (status !== 0) this.#listener.onSendFailed(status, detail);
-    else if (this.#waits) this.#progress.flushSoon(this);
+    else if (!this.#waiting.isEmpty || this.#latest !== undefined) this.#drainSoon();
   }
 
   /** What was put in so far leaves, what comes now waits. */
@@ -349,7 +343,7 @@ export class Outbox implements SendListener, Flushable {
     if (held === undefined) return;
     this.#held = undefined;
     this.#waiting.append(held);
-    if (this.#waits) this.#progress.flushSoon(this);
+    this.#drainSoon();
   }
 
   /** The same, without what waited. */
@@ -361,7 +355,7 @@ export class Outbox implements SendListener, Flushable {
   /** Drops what has not been posted and takes nothing more. */
   close(): void {
     this.#closed = true;
-    if (!this.#encoding) this.#returnSlot();
+    if (!this.isEncoding) this.#returnSlot();
     this.#waiting.clear();
     this.dropHeld();
     this.#latest = undefined;
@@ -380,7 +374,7 @@ export class Outbox implements SendListener, Flushable {
 
   /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait. */
   #openFor(bytes: number): boolean {
-    if (this.#encoding || !this.#waiting.empty || this.#held !== undefined) return false;
+    if (this.isEncoding || !this.#waiting.isEmpty || this.#held !== undefined) return false;
     if (this.#slot >= 0) {
       if (this.#at + bytes <= this.#messageBytes) return true;
       this.#post();
@@ -393,7 +387,8 @@ export class Outbox implements SendListener, Flushable {
     const slot = this.#port.takeSlot(this.#posted);
     if (slot < 0) return false;
     this.#slot = slot;
-    this.#target = slotBuffer(this.#port, slot);
+    const index = slot / this.#port.slotBytes;
+    this.#target = this.#buffers[index] ??= this.#port.slab.subarray(slot, slot + this.#port.slotBytes);
     this.#at = messageHeaderBytes;
     this.#frames = 0;
     return true;
@@ -408,9 +403,11 @@ export class Outbox implements SendListener, Flushable {
     // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
     for (let i = end; i < this.#at; i++) this.#target[i] = 0;
     if (this.#frames++ === 0) this.#progress.flushSoon(this);
+    const { batchFrames } = this.#port;
+    if (this.#frames < batchFrames) return;
     const { kind, isOneWay } = head;
     const mayWait = isOneWay === true || kind === frameKind.output || kind === frameKind.input;
-    if (isBatch(this.#port.batchFrames, this.#frames, this.#at, mayWait ? end - start : 0)) this.#post();
+    if (!mayWait || isLongBatch(batchFrames, this.#frames, this.#at, end - start)) this.#post();
   }
 
   #post(): void {
@@ -421,8 +418,8 @@ export class Outbox implements SendListener, Flushable {
     const view = this.#port.slabView;
     let bytes = this.#at;
     if (this.#sealer === undefined) {
-      const number = this.#session === 0 ? 0 : numberAfter(this.#lastNumber);
-      this.#lastNumber = number;
+      const number = this.#session === 0 ? 0 : numberAfter(this.lastNumber);
+      this.lastNumber = number;
       writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
     } else {
       // Less than 0: no message can be sealed any more.
@@ -432,15 +429,19 @@ export class Outbox implements SendListener, Flushable {
         return this.#listener.onSendFailed(sequenceEnded);
       }
     }
-    this.#listener.onMessagePosted(this.#frames);
+    const { counters } = this.#listener;
+    counters.messagesSent++;
+    counters.framesSent += this.#frames;
+    this.confirmation.left += this.#frames;
     this.#posted++;
     if (!this.#listener.isWatched) this.#listener.watch();
     this.#port.send(this.#address, slot, bytes, this);
   }
 
-  /** Something waits that may leave when there is a slot. */
-  get #waits(): boolean {
-    return !this.#waiting.empty || (this.#latest !== undefined && this.#held === undefined);
+  /** Flushes at the end of the turn if something waits that may leave when there is a slot. */
+  #drainSoon(): void {
+    if (!this.#waiting.isEmpty || (this.#latest !== undefined && this.#held === undefined))
+      this.#progress.flushSoon(this);
   }
 
   /** The frame leaves behind those that wait. */
@@ -468,7 +469,7 @@ export class Outbox implements SendListener, Flushable {
 
   #drain(): void {
     const { full } = this;
-    while (!this.#waiting.empty && this.#open()) {
+    while (!this.#waiting.isEmpty && this.#open()) {
       const moved = this.#waiting.moveTo(this.#target, this.#at, this.#messageBytes);
       this.#at += moved.bytes;
       this.#frames += moved.frames;
@@ -481,6 +482,7 @@ export class Outbox implements SendListener, Flushable {
       this.#post();
     }
     if (full && !this.full) this.#listener.onRoom();
+    this.#drainSoon();
   }
 }
 
@@ -497,12 +499,7 @@ const itemBatches = 4;
 /** Bytes for each frame of a batch. */
 const itemBatchFrameBytes = 512;
 
-/**
- * Whether a message leaves without waiting for more frames. `itemBytes`: the length of its last frame if that is an item
- * of a stream or a one-way request, otherwise 0.
- */
-function isBatch(batchFrames: number, frames: number, bytes: number, itemBytes: number): boolean {
-  if (frames < batchFrames) return false;
-  if (itemBytes === 0) return true;
-  return frames >= itemBatches * batchFrames || bytes + itemBytes > itemBatchFrameBytes * batchFrames;
+/** Whether a message of items and one-way requests leaves, whose last frame has `frameBytes` bytes. */
+function isLongBatch(batchFrames: number, frames: number, bytes: number, frameBytes: number): boolean {
+  return frames >= itemBatches * batchFrames || bytes + frameBytes > itemBatchFrameBytes * batchFrames;
 }

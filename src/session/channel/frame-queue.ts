@@ -37,7 +37,9 @@ export class FrameQueue {
   readonly #chunks: Chunk[] = [];
   /** Chunks before this one have left. */
   #first = 0;
-  #bytes = 0;
+  /** How long the frames are that wait. */
+  bytes = 0;
+  isEmpty = true;
   /** A frame is being made in it. */
   #reserved: Chunk | undefined;
   /** Where that frame begins. */
@@ -45,14 +47,6 @@ export class FrameQueue {
 
   constructor(share: ByteShare) {
     this.#share = share;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  get empty(): boolean {
-    return this.#first === this.#chunks.length;
   }
 
   /**
@@ -88,19 +82,20 @@ export class FrameQueue {
   }
 
   #chunkFor(byteLength: number): Chunk | undefined {
-    const last = this.empty ? undefined : this.#chunks.at(-1);
+    const last = this.isEmpty ? undefined : this.#chunks.at(-1);
     if (last !== undefined && last.used + byteLength <= last.bytes.byteLength) return last;
     const isLong = byteLength > chunkBytes / 2;
     if (!this.#share.take(isLong ? byteLength : chunkBytes)) return undefined;
     const chunk = isLong ? chunkOf(byteLength) : (spares.pop() ?? chunkOf(chunkBytes));
     this.#chunks.push(chunk);
+    this.isEmpty = false;
     return chunk;
   }
 
   #add(chunk: Chunk, byteLength: number): void {
     chunk.used += byteLength;
     chunk.frames++;
-    this.#bytes += byteLength;
+    this.bytes += byteLength;
   }
 
   /**
@@ -123,17 +118,20 @@ export class FrameQueue {
       this.#chunks.splice(0, this.#first);
       this.#first = 0;
     }
-    this.#bytes -= bytes;
+    this.bytes -= bytes;
+    this.isEmpty = this.#first === this.#chunks.length;
     return { bytes, frames };
   }
 
   /** Takes over all of another queue with the same share. */
   append(other: FrameQueue): void {
     for (const chunk of other.#chunks.slice(other.#first)) this.#chunks.push(chunk);
-    this.#bytes += other.#bytes;
+    this.isEmpty = this.#first === this.#chunks.length;
+    this.bytes += other.bytes;
     other.#chunks.length = 0;
     other.#first = 0;
-    other.#bytes = 0;
+    other.bytes = 0;
+    other.isEmpty = true;
   }
 
   clear(): void {
@@ -144,6 +142,7 @@ export class FrameQueue {
     }
     this.#chunks.length = 0;
     this.#first = 0;
-    this.#bytes = 0;
+    this.bytes = 0;
+    this.isEmpty = true;
   }
 }

@@ -12,24 +12,26 @@ const words = 0x7fff_ffff;
  * Pings and pongs do not count: both sides would confirm each other's confirmations for ever.
  */
 export class Confirmation {
-  /** Frames that have left, pings and pongs aside; how many of them are confirmed; and at the last look. Mod `words`. */
-  #left = 0;
+  /** Frames that have left. The outbox counts them. */
+  left = 0;
+  /** How many of these, and of those that wait to leave, are pings and pongs. */
+  #states = 0;
+  /** How many of the others are confirmed, and had left at the last look. Mod `words`. */
   #confirmed = 0;
   #seen = 0;
 
-  /** A message of `frames` frames has left. */
-  onPosted(frames: number): void {
-    this.#left = (this.#left + frames) % words;
-  }
-
   /** One of the frames that leave is a ping or a pong. */
   onState(): void {
-    this.#left = (this.#left + words - 1) % words;
+    this.#states++;
   }
 
   /** The word of a ping that leaves now. Its pong repeats it. */
   get word(): number {
-    return leastConfirmationWord + this.#left;
+    return leastConfirmationWord + this.#counted;
+  }
+
+  get #counted(): number {
+    return (this.left + words - this.#states) % words;
   }
 
   onPong(word: number): void {
@@ -38,8 +40,9 @@ export class Confirmation {
 
   /** Called at intervals. True: nothing has left since the last call, and what had left before is not confirmed. */
   isDue(): boolean {
-    const isStill = this.#seen === this.#left;
-    this.#seen = this.#left;
-    return isStill && this.#left !== this.#confirmed;
+    const left = this.#counted;
+    const isStill = this.#seen === left;
+    this.#seen = left;
+    return isStill && left !== this.#confirmed;
   }
 }

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { frameKind } from "../../wire/frame.ts";
 import { Nonce } from "../../wire/message.ts";
-import { FakePort } from "./fake-port.test-support.ts";
-import { FakeServices, messageOf, peerGreeting } from "./fake-services.test-support.ts";
+import { FakePort } from "../connection/fake-port.test-support.ts";
+import { FakeServices, messageOf, peerGreeting } from "../connection/fake-services.test-support.ts";
+import { Session } from "../connection/session.ts";
 import { MessageTurns } from "./message-turns.ts";
-import { Session } from "./session.ts";
 
 function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
   const host = new FakeServices({ maxPullBytes });
@@ -29,7 +29,7 @@ function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
   const arrive = (session: Session, frames: number, word = 0, alone = false) => {
     const cancels = Array.from({ length: frames }, (_, i) => ({ kind: frameKind.cancel, word: word + i }));
     const bytes = messageOf(2, 0x2222n, cancels);
-    turns.take(session, alone, port.receive(bytes), bytes.byteLength, frames);
+    turns.take(session.inbox, alone, port.receive(bytes), bytes.byteLength, frames);
   };
   return { host, port, turns, taken, open, arrive };
 }
@@ -53,7 +53,7 @@ describe("sessions that take turns", () => {
     expect(taken.at(-1)).toBe("g4199");
   });
 
-  it("are not put off when they are alone, nor for one message that is long", () => {
+  it("are not deferred when they are alone, nor for one message that is long", () => {
     const { turns, taken, open, arrive } = setUp();
     const session = open("s");
     for (let i = 0; i < 20; i++) arrive(session, 200, 0, true);
@@ -82,8 +82,8 @@ describe("sessions that take turns", () => {
     const { host, turns, taken, open, arrive } = setUp();
     const [gone, ended] = [open("a"), open("b")];
     for (const session of [gone, ended]) for (let i = 0; i < 4; i++) arrive(session, 200);
-    turns.finish(gone);
-    turns.drop(ended);
+    turns.finish(gone.inbox);
+    turns.drop(ended.inbox);
     expect([taken.length, host.pullBudget.bytes]).toEqual([1200, 0]);
     expect(turns.endTurn()).toBe(false);
   });
@@ -95,7 +95,7 @@ describe("sessions that take turns", () => {
       expect(i).toBeLessThan(400);
       many.arrive(flooding, 200);
     }
-    many.turns.drop(flooding);
+    many.turns.drop(flooding.inbox);
     expect(many.host.ended[0]?.reason).toMatchObject({ code: "resource_exhausted" });
     expect(many.host.pullBudget.bytes).toBe(0);
 

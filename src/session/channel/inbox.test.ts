@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { frameKind, senderState } from "../../wire/frame.ts";
+import { type FrameSpec, messageOf } from "../connection/fake-services.test-support.ts";
+import { Inbox, type Receiver } from "./inbox.ts";
+import { MessageTurns } from "./message-turns.ts";
+
+const keepaliveFrame = { kind: frameKind.pong, method: senderState.busy };
+
+function setUp() {
+  const port = { slabView: new DataView(new ArrayBuffer(0)) };
+  /** What became of the messages: taken, refused with as many lost before them, or a fault. */
+  const outcomes: (string | number)[] = [];
+  const inbox = new Inbox({
+    port,
+    receive: () => void outcomes.push("taken"),
+    receiveOutOfOrder: (_offset: number, _bytes: number, lost: number) => void outcomes.push(lost),
+    fault: (text: string) => void outcomes.push(text),
+  } as unknown as Receiver);
+  const turns = new MessageTurns(1);
+  const arrive = (number: number, ...frames: FrameSpec[]) => {
+    const message = messageOf(1, 1n, frames, number);
+    port.slabView = new DataView(message.buffer);
+    inbox.receive(0, message.byteLength, turns, true);
+    return outcomes.splice(0);
+  };
+  return { inbox, arrive };
+}
+
+describe("an inbox", () => {
+  it("takes messages in the order of their numbers", () => {
+    const { arrive } = setUp();
+    expect([1, 2, 3].flatMap((number) => arrive(number))).toEqual(["taken", "taken", "taken"]);
+  });
+
+  it("tells how many are missing, and goes on where it was", () => {
+    const { arrive } = setUp();
+    arrive(1);
+    expect([...arrive(4), ...arrive(2)]).toEqual([2, "taken"]);
+  });
+
+  it.each([0, 1, 2, 0x8000_0003, 0xffff_ffff])("has a fault with number %i when 3 follows", (number) => {
+    const { arrive } = setUp();
+    arrive(1);
+    arrive(2);
+    expect(arrive(number)).toEqual([0]);
+  });
+
+  it("takes a keepalive at any time, and nothing else without a number", () => {
+    const { arrive } = setUp();
+    const taken = [arrive(0, keepaliveFrame), arrive(1), arrive(0, keepaliveFrame), arrive(2)];
+    expect(taken.flat()).toEqual(Array(4).fill("taken"));
+    const refused = [
+      arrive(0),
+      arrive(0, { kind: frameKind.pong }),
+      arrive(0, keepaliveFrame, keepaliveFrame),
+      arrive(0, { kind: frameKind.ping, method: senderState.busy }),
+    ];
+    expect(refused.flat()).toEqual(Array(4).fill(0));
+  });
+
+  it("takes messages that are numbered anew when the peer begins again", () => {
+    const { inbox, arrive } = setUp();
+    arrive(1);
+    inbox.restart();
+    expect(arrive(1)).toEqual(["taken"]);
+  });
+});
