@@ -8,7 +8,7 @@ import { isBuiltin } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { lockSent, Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
-import { CallOperations, type OperationFailure } from "./call-operations.ts";
+import { CallOperations } from "./call-operations.ts";
 
 /**
  * Where a call stands on the server's side.
@@ -157,7 +157,8 @@ export class IncomingCall extends Timed {
   #offered = 0;
   #abort: BoundAbort | undefined;
   #abortReason: RpcError | undefined;
-  #operations: CallOperations | undefined;
+  /** What its handler has started, once it has started anything that outlives it. */
+  started: CallOperations | undefined = undefined;
 
   constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
     super();
@@ -200,16 +201,8 @@ export class IncomingCall extends Timed {
 
   /** What its handler has started. Undefined where no handler of its own has begun. */
   get operations(): CallOperations | undefined {
-    if (this.#operations === undefined && this.handler === "here") this.#operations = new CallOperations();
-    return this.#operations;
-  }
-
-  /**
-   * Its handler has returned. Undefined when all that it started has settled; otherwise as
-   * `CallOperations.handlerReturned`. The call stays open until the server settles it.
-   */
-  handlerReturned(): Promise<OperationFailure | undefined> | undefined {
-    return this.#operations?.handlerReturned();
+    if (this.started === undefined && this.handler === "here") this.started = new CallOperations();
+    return this.started;
   }
 
   /** What its caller is told before the first item or the answer. It cannot be changed once it has left. */
@@ -263,15 +256,13 @@ export class IncomingCall extends Timed {
     this.wording = handlerWording;
   }
 
-  /** Its handler begins. */
-  begin(): void {
-    this.handler = "here";
-  }
-
   /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */
   settle(outcome: Outcome): boolean {
     if (this.phase !== "open") return false;
-    this.#end(outcome);
+    this.phase = "ended";
+    this.#outcome = outcome;
+    this.items?.onCallEnded(this.#abortReason);
+    if (this.#transfers === 0 && this.#offered === 0) this.#answer();
     return true;
   }
 
@@ -279,7 +270,7 @@ export class IncomingCall extends Timed {
   abort(error: RpcError): void {
     if (this.phase !== "open") return;
     this.#fire(error);
-    this.#end({ error });
+    this.settle({ error });
     this.awaits?.onAborted(this, error);
   }
 
@@ -331,13 +322,6 @@ export class IncomingCall extends Timed {
 
   endOffer(): void {
     if (--this.#offered === 0 && this.#transfers === 0 && this.phase === "ended") this.#answer();
-  }
-
-  #end(outcome: Outcome): void {
-    this.phase = "ended";
-    this.#outcome = outcome;
-    this.items?.onCallEnded(this.#abortReason);
-    if (this.#transfers === 0 && this.#offered === 0) this.#answer();
   }
 
   #answer(): void {

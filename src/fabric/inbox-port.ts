@@ -51,7 +51,11 @@ export abstract class InboxPort {
   protected readonly sendSlots: SendSlots;
   protected readonly completions: Completions;
   protected isClosed = false;
-  protected readonly receiveDepth: number;
+  readonly receiveDepth: number;
+  /** How many entries wait in the inbox. Only this class sets it. */
+  unread = 0;
+  /** Whoever brings the next entries wakes the port by `wakeNow`. */
+  wakesItself = false;
   readonly #receiveSlots: number[] = [];
   /** Receive slots whose entries are in the ring. The next progress frees them. */
   #delivered: number[] = [];
@@ -116,6 +120,7 @@ export abstract class InboxPort {
   /** The peer behind an address is not waited for any more. */
   protected dropPeer(address: number): void {
     this.#inbox = this.#inbox.filter(({ kind, token }) => kind !== completion.peerGone || token !== address);
+    this.unread = this.#inbox.length;
   }
 
   protected turnAway(refused: number, malformed: number): void {
@@ -135,17 +140,13 @@ export abstract class InboxPort {
     this.#mostReceived = Math.max(this.#mostReceived, this.receiveDepth - this.#receiveSlots.length);
     this.#mostUnread = Math.max(this.#mostUnread, this.#inbox.length);
     this.#inbox.splice(0, count);
+    this.unread = this.#inbox.length;
     this.completions.deliver(count, this as unknown as Port, sink);
     return count;
   }
 
   /** Puts what lies elsewhere into the inbox. */
   protected gather(): void {}
-
-  /** How many entries wait in the inbox. */
-  protected get unread(): number {
-    return this.#inbox.length;
-  }
 
   /**
    * Writes one entry at the tail of the ring. False if a message finds no free receive slot: it and all later entries
@@ -168,8 +169,8 @@ export abstract class InboxPort {
 
   #arrive(entry: Entry): void {
     if (this.isClosed) return;
-    this.#inbox.push(entry);
-    if (!this.#armed) return;
+    this.unread = this.#inbox.push(entry);
+    if (!this.#armed || this.wakesItself) return;
     this.#armed = false;
     this.#wakesSoon = true;
     // Not within the turn of the sender. What runs then only sets the next turn of this engine.
@@ -265,7 +266,7 @@ export abstract class InboxPort {
   readonly spinCaught = 0;
 
   arm(): boolean {
-    if (this.isClosed || this.#inbox.length > 0) return false;
+    if (this.isClosed || this.unread > 0) return false;
     this.#armed = true;
     return true;
   }
@@ -293,6 +294,7 @@ export abstract class InboxPort {
   /** Nothing arrives any more, and what was posted ends with `status`. */
   protected abandon(status: number): void {
     this.#inbox = [];
+    this.unread = 0;
     this.completions.abandon(status);
   }
 }

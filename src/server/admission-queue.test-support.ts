@@ -93,7 +93,7 @@ export class Gate {
   }
 
   #start(call: IncomingCall): void {
-    call.begin();
+    call.handler = "here";
     this.running.add(call);
     this.most = Math.max(this.most, this.running.size);
     this.#begun.get(call)?.(call);

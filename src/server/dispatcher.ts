@@ -235,7 +235,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   serve(request: IncomingCall, session: PeerLink, input: unknown): void {
     const call = request.identity === undefined ? request : this.#admit(request, request.identity, session);
     if (call === undefined) return;
-    if (this.#queue === undefined) this.start(call, session, input);
+    if (this.#queue === undefined) runDetached(this.#check, call, session, input);
     else this.#admission.enter(this.#queue, this, call, session, input);
   }
 
@@ -274,8 +274,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
       return call.place?.leave();
     }
     // Validation may have taken long: do not start a handler that nobody waits for.
-    if (!call.open) return call.place?.leave();
-    call.begin();
+    if (call.phase !== "open") return call.place?.leave();
+    call.handler = "here";
     try {
       const result =
         this.#streams === undefined
@@ -303,7 +303,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
    * fails the call. The response leaves before the next handler starts.
    */
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
-    const forgotten = call.handlerReturned();
+    const forgotten = call.started?.handlerReturned();
     if (forgotten === undefined) {
       this.#onReturned(call, session, value);
       call.place?.leave();
@@ -322,14 +322,15 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   #onReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
-    if (!call.open) return this.#onLate(call, session);
+    if (call.phase !== "open") return this.#onLate(call, session);
     try {
       const checked = this.#output.validate(this.isOneWay ? undefined : value);
       if (checked instanceof Promise) {
         checked
           .then((verdict) => this.#answer(call, session, verdict))
           .catch((error: unknown) => this.#onThrown(call, session, error));
-      } else this.#answer(call, session, checked);
+      } else if (checked.issues === undefined) call.settle({ value: checked.value });
+      else this.#answer(call, session, checked);
     } catch (error) {
       this.#onThrown(call, session, error);
     }

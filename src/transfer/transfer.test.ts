@@ -74,9 +74,9 @@ describe("transfer", () => {
 
   it("leaves its failure to the call when its handler forgets it", async () => {
     const { port, get, call } = setUp();
-    call.begin();
+    call.handler = "here";
     const moving = get(new Uint8Array(20));
-    const settled = call.handlerReturned();
+    const settled = call.started?.handlerReturned();
     expect([call.operations?.open, call.open]).toEqual([1, true]);
     port.pulls[0]?.settle(5);
     expect(await settled).toMatchObject({ error: { code: "unavailable" } });
@@ -86,9 +86,9 @@ describe("transfer", () => {
 
   it("leaves a wrong argument of a forgotten pull to the call", async () => {
     const { route, remote, call } = setUp();
-    call.begin();
+    call.handler = "here";
     void pull(route, call, remote, Uint8Array, { size: 1 } as never);
-    expect(String((await call.handlerReturned())?.error)).toContain('unknown option "size"');
+    expect(String((await call.started?.handlerReturned())?.error)).toContain('unknown option "size"');
   });
 
   it("moves what it is asked for and lets go of the local memory", async () => {

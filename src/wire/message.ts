@@ -29,10 +29,8 @@ export const numberOffset = 20;
 /** The number of a hello and of a keepalive, which stand outside the count. */
 export const unnumbered = 0;
 
-/** The number of the next message of a side in a session: 1 is the first, and follows 2^32 - 1. */
-export function numberAfter(number: number): number {
-  return number === 0xffff_ffff ? 1 : number + 1;
-}
+/** The highest number of a message of a side in a session. 1 is the first, and follows it. */
+export const mostNumber = 0xffff_ffff;
 
 /** Frames begin at multiples of eight bytes, counted from the start of the message. */
 export function alignFrame(offset: number): number {

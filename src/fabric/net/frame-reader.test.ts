@@ -164,8 +164,9 @@ describe("mutated frames", () => {
       slab: Buffer.alloc(slotBytes),
       slotBytes,
       buffers: new WriteBuffers(),
-      hasNews: false,
-      isFull: false,
+      unread: 0,
+      receiveDepth: 1,
+      wakesItself: false,
       deliver: (message) => {
         longest = Math.max(longest, message.byteLength);
         delivered++;

@@ -17,19 +17,16 @@ const mostKeptBytes = 2 * 1024 * 1024;
  * alone: only a peer that has a key gets any.
  */
 export class WriteBuffers {
-  readonly #short: Buffer[] = [];
+  /** Free short ones. */
+  readonly free: Buffer[] = [];
   readonly #long: Buffer[] = [];
-
-  short(): Buffer {
-    return this.#short.pop() ?? Buffer.allocUnsafeSlow(shortBytes);
-  }
 
   long(): Buffer {
     return this.#long.pop() ?? Buffer.allocUnsafeSlow(longBytes);
   }
 
   put(buffer: Buffer): void {
-    const kept = buffer.byteLength === longBytes ? this.#long : this.#short;
+    const kept = buffer.byteLength === longBytes ? this.#long : this.free;
     if (kept.length * buffer.byteLength < mostKeptBytes) kept.push(buffer);
   }
 }
@@ -43,8 +40,12 @@ export class FrameWriter {
   readonly #buffers: WriteBuffers;
   readonly #onRoom: () => void;
   #buffer: Buffer | undefined;
-  #used = 0;
-  #underWay = 0;
+  /** How much of the buffer is used: the frame that was begun last ends there. */
+  used = 0;
+  /** Whether a frame may be begun. */
+  hasRoom = true;
+  /** Buffers that the socket has not written yet, oldest first. */
+  readonly #underWay: Buffer[] = [];
 
   /** `onRoom` is called after a write: more may be written. */
   constructor(socket: Socket, buffers: WriteBuffers, onRoom: () => void) {
@@ -53,37 +54,27 @@ export class FrameWriter {
     this.#onRoom = onRoom;
   }
 
-  /** Whether a frame may be begun. */
-  get hasRoom(): boolean {
-    return this.#underWay < mostUnderWay;
-  }
-
-  /** Begins a frame, and returns its buffer. The body of `bodyBytes` bytes goes to `at`. */
+  /** Begins a frame, and returns its buffer. The body of `bodyBytes` bytes ends at `used`. */
   begin(kind: number, bodyBytes: number, request: number, word: number, flags?: number): Buffer {
     const most = this.#buffer?.byteLength ?? shortBytes;
-    if (this.#used + headerBytes + bodyBytes > most) this.flush();
-    this.#buffer ??= this.#buffers.short();
-    writeHeader(this.#buffer, this.#used, kind, bodyBytes, request, word, flags);
-    this.#used += headerBytes + bodyBytes;
+    if (this.used + headerBytes + bodyBytes > most) this.flush();
+    this.#buffer ??= this.#buffers.free.pop() ?? Buffer.allocUnsafeSlow(shortBytes);
+    writeHeader(this.#buffer, this.used, kind, bodyBytes, request, word, flags);
+    this.used += headerBytes + bodyBytes;
     return this.#buffer;
-  }
-
-  /** Where the body of the frame that was just begun lies. */
-  bodyAt(bodyBytes: number): number {
-    return this.#used - bodyBytes;
   }
 
   /** Takes the frame back that was just begun. */
   takeBack(bodyBytes: number): void {
-    this.#used -= headerBytes + bodyBytes;
+    this.used -= headerBytes + bodyBytes;
   }
 
   /** Makes room for a piece, and returns how many of `left` bytes of a transfer fit. */
   pieceBytes(left: number): number {
     const bytes = Math.min(left, mostPieceBytes);
-    if (this.#used + headerBytes + bytes <= (this.#buffer?.byteLength ?? 0)) return bytes;
+    if (this.used + headerBytes + bytes <= (this.#buffer?.byteLength ?? 0)) return bytes;
     this.#lengthen();
-    const room = longBytes - this.#used - headerBytes;
+    const room = longBytes - this.used - headerBytes;
     if (room >= Math.min(bytes, leastPieceBytes)) return Math.min(bytes, room);
     this.flush();
     this.#lengthen();
@@ -96,7 +87,7 @@ export class FrameWriter {
     if (before?.byteLength === longBytes) return;
     this.#buffer = this.#buffers.long();
     if (before === undefined) return;
-    before.copy(this.#buffer, 0, 0, this.#used);
+    before.copy(this.#buffer, 0, 0, this.used);
     this.#buffers.put(before);
   }
 
@@ -104,16 +95,18 @@ export class FrameWriter {
   flush(): void {
     const buffer = this.#buffer;
     if (buffer === undefined) return;
-    const used = this.#used;
+    const { used } = this;
     this.#buffer = undefined;
-    this.#used = 0;
-    this.#underWay++;
-    // A write that failed keeps its buffer: nobody knows whether the socket has let go of it.
-    this.#socket.write(buffer.subarray(0, used), (error) => {
-      if (error) return;
-      this.#underWay--;
-      this.#buffers.put(buffer);
-      this.#onRoom();
-    });
+    this.used = 0;
+    this.hasRoom = this.#underWay.push(buffer) < mostUnderWay;
+    this.#socket.write(buffer.subarray(0, used), this.#onWritten);
   }
+
+  /** The oldest write has ended. One that failed keeps its buffer: nobody knows whether the socket has let go of it. */
+  readonly #onWritten = (error?: Error | null): void => {
+    if (error) return;
+    this.#buffers.put(this.#underWay.shift() as Buffer);
+    this.hasRoom = this.#underWay.length < mostUnderWay;
+    this.#onRoom();
+  };
 }

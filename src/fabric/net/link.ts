@@ -10,10 +10,11 @@ export interface LinkOwner extends TransferOwner {
   readonly slab: Buffer;
   readonly slotBytes: number;
   readonly buffers: WriteBuffers;
-  /** The port takes nothing more in this turn. */
-  readonly isFull: boolean;
-  /** Something waits for the port's next turn. */
-  readonly hasNews: boolean;
+  /** How much waits for the port's next turn, and how much it takes at most. */
+  readonly unread: number;
+  readonly receiveDepth: number;
+  /** A connection is being read, and wakes the port by `onReadable` when it is through. */
+  wakesItself: boolean;
   deliver(message: Uint8Array): void;
   endSend(token: number, status: number): void;
   /** Takes a message out of its slot, where slots are short. Returns its token, or -1. */
@@ -70,11 +71,13 @@ export class Link implements FrameSink {
   #parked = 0;
   #chunks: Buffer[] = [];
   #at = 0;
-  #unreadBytes = 0;
+  /** Bytes that have come, and that no turn has taken. */
+  unreadBytes = 0;
   #heard = 0;
   /** What its messages hold that wait for the port's next turn. */
   #inboxBytes = 0;
-  #hasEnded = false;
+  /** Nothing more comes. */
+  hasEnded = false;
 
   /** `readsInPlace`: the socket calls `onRead`, and has no "data". */
   constructor(owner: LinkOwner, socket: Socket, isDialed: boolean, readsInPlace = false) {
@@ -82,7 +85,7 @@ export class Link implements FrameSink {
     this.socket = socket;
     this.isDialed = isDialed;
     this.#reader = new FrameReader(owner.slotBytes, this);
-    this.#writer = new FrameWriter(socket, owner.buffers, () => this.#write());
+    this.#writer = new FrameWriter(socket, owner.buffers, this.#onRoom);
     this.transfers = new Transfers(owner, this.#writer);
     socket.setNoDelay(true);
     if (readsInPlace) socket.resume();
@@ -95,21 +98,14 @@ export class Link implements FrameSink {
   }
 
   get isFull(): boolean {
-    return this.isOver || this.#inboxBytes >= mostInboxBytes || this.#owner.isFull;
-  }
-
-  /** All that came before the end of the connection has been read. */
-  get isAtEnd(): boolean {
-    return this.#hasEnded && this.#chunks.length === 0;
-  }
-
-  get hasUnread(): boolean {
-    return this.#chunks.length > 0;
+    return (
+      this.isOver || this.#inboxBytes >= mostInboxBytes || this.#owner.unread >= this.#owner.receiveDepth
+    );
   }
 
   /** See `Port.heard`. Bytes that wait here have come, though this side is too busy to read more. */
   heard(): number {
-    if (this.hasUnread) this.#heard++;
+    if (this.unreadBytes > 0) this.#heard++;
     return this.#heard;
   }
 
@@ -121,7 +117,7 @@ export class Link implements FrameSink {
   /** The first frame. `address`: the return address of the side that connected. */
   sayHello(address: Uint8Array): void {
     const buffer = this.#writer.begin(frameKind.hello, address.byteLength, magic, version);
-    buffer.set(address, this.#writer.bodyAt(address.byteLength));
+    buffer.set(address, this.#writer.used - address.byteLength);
     this.#writer.flush();
   }
 
@@ -142,6 +138,10 @@ export class Link implements FrameSink {
     return false;
   }
 
+  readonly #onRoom = (): void => {
+    if (this.#waiting.length > 0 || this.transfers.hasWork) this.#write();
+  };
+
   /** Writes what waits, as far as the socket takes it. */
   #write(): void {
     if (this.isOver) return;
@@ -158,7 +158,7 @@ export class Link implements FrameSink {
 
   #writeMessage(message: Uint8Array): void {
     const buffer = this.#writer.begin(frameKind.message, message.byteLength, 0, 0);
-    buffer.set(message, this.#writer.bodyAt(message.byteLength));
+    buffer.set(message, this.#writer.used - message.byteLength);
   }
 
   #end(token: number, status: number): void {
@@ -188,16 +188,19 @@ export class Link implements FrameSink {
     if (this.isOver) return;
     this.#heard++;
     this.#chunks.push(chunk);
-    this.#unreadBytes += chunk.byteLength;
+    this.unreadBytes += chunk.byteLength;
+    const owner = this.#owner;
+    owner.wakesItself = true;
     this.read();
+    owner.wakesItself = false;
     const last = this.#chunks.length - 1;
     if (this.#chunks[last] === chunk) this.#chunks[last] = Buffer.from(chunk);
-    if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
-    if (this.isGreeted && (this.hasUnread || this.#owner.hasNews)) this.#owner.onReadable(this);
+    if (this.unreadBytes >= mostUnreadBytes) this.socket.pause();
+    if (this.isGreeted && this.unreadBytes + owner.unread > 0) owner.onReadable(this);
   }
 
   #onEnd(): void {
-    this.#hasEnded = true;
+    this.hasEnded = true;
     if (this.isOver) return;
     if (this.isGreeted) this.#owner.onReadable(this);
     else this.#owner.onUnborn(this);
@@ -205,29 +208,30 @@ export class Link implements FrameSink {
 
   /** The port's turn: it takes what waits in its inbox. */
   takeTurn(): void {
-    if (!this.isOver) this.read();
+    if (!this.isOver && this.unreadBytes > 0) this.read();
     this.#inboxBytes = 0;
   }
 
   /** Reads what has come, as far as the port takes it. */
   read(): void {
     try {
-      while (this.#chunks.length > 0 && !this.isFull) {
+      while (this.#chunks.length > 0) {
         const chunk = this.#chunks[0] as Buffer;
         this.#at = this.#reader.read(chunk, this.#at);
         if (this.#at < chunk.byteLength) break;
         this.#chunks.shift();
         this.#at = 0;
-        this.#unreadBytes -= chunk.byteLength;
+        this.unreadBytes -= chunk.byteLength;
       }
     } catch (error) {
       if (!(error instanceof FrameFault)) throw error;
       this.error = error;
       this.#chunks = [];
+      this.unreadBytes = 0;
       this.socket.destroy();
       return;
     }
-    if (this.#unreadBytes < mostUnreadBytes && this.socket.isPaused()) this.socket.resume();
+    if (this.unreadBytes < mostUnreadBytes && this.socket.isPaused()) this.socket.resume();
     if (this.transfers.hasWork) this.#write();
   }
 
@@ -235,23 +239,18 @@ export class Link implements FrameSink {
     const kind = bytes[at + 4] as number;
     const request = bytes.readUInt32LE(at + 8);
     const word = bytes.readUInt32LE(at + 12);
-    const body = () => bytes.subarray(at + headerBytes, at + length);
     switch (kind) {
       case frameKind.hello:
         this.isGreeted = true;
-        return this.#owner.onHello(this, body());
+        return this.#owner.onHello(this, bytes.subarray(at + headerBytes, at + length));
       case frameKind.message:
-        return this.#deliver(body());
+        this.#inboxBytes += length - headerBytes;
+        return this.#owner.deliver(Buffer.from(bytes.subarray(at + headerBytes, at + length)));
       case frameKind.done:
         return this.transfers.onDone(request, word);
       default:
         return this.transfers.onRequest(kind, request, word, bytes[at + 5] as number, bytes, at);
     }
-  }
-
-  #deliver(message: Uint8Array): void {
-    this.#inboxBytes += message.byteLength;
-    this.#owner.deliver(Buffer.from(message));
   }
 
   onBytes(kind: number, request: number, word: number, bytes: Buffer): void {
@@ -290,6 +289,7 @@ export class Link implements FrameSink {
 
   #release(status: number): void {
     this.#chunks = [];
+    this.unreadBytes = 0;
     this.transfers.abandon(status);
     this.#drop(status, () => true);
   }

@@ -278,16 +278,8 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     super.endSend(token, status);
   }
 
-  get isFull(): boolean {
-    return this.unread >= this.receiveDepth;
-  }
-
-  get hasNews(): boolean {
-    return this.unread > 0;
-  }
-
   onReadable(link: Link): void {
-    this.#list(link);
+    if (!link.isListed) this.#list(link);
     this.wakeNow();
   }
 
@@ -298,13 +290,12 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     for (const link of readable) {
       link.isListed = false;
       link.takeTurn();
-      if (link.isAtEnd) this.#lose(link, connectionAborted);
-      else if (link.hasUnread) this.#list(link);
+      if (link.unreadBytes > 0 && !link.isListed) this.#list(link);
+      else if (link.hasEnded) this.#lose(link, connectionAborted);
     }
   }
 
   #list(link: Link): void {
-    if (link.isListed) return;
     link.isListed = true;
     this.#readable.push(link);
   }

@@ -130,7 +130,7 @@ export class Transfers {
     const { run } = transfer;
     const bytes = this.#writer.pieceBytes(run.left);
     const buffer = this.#writer.begin(isPut ? frameKind.putBytes : frameKind.gotBytes, bytes, request, 0);
-    const at = this.#writer.bodyAt(bytes);
+    const at = this.#writer.used - bytes;
     const status = isPut && transfer.settled ? cancelled : run.copyTo(buffer.subarray(at, at + bytes));
     if (status !== 0) {
       this.#writer.takeBack(bytes);
@@ -152,7 +152,7 @@ export class Transfers {
     const bodyBytes = extents.length * extentBytes + flags * notificationBytes;
     const kind = op === "read" ? frameKind.get : frameKind.put;
     const buffer = this.#writer.begin(kind, bodyBytes, request, extents.length, flags);
-    let at = this.#writer.bodyAt(bodyBytes);
+    let at = this.#writer.used - bodyBytes;
     if (notification !== undefined) at = buffer.writeBigUInt64LE(notification, at);
     writeExtents(buffer, at, extents);
     if (op === "write") this.#sending.push({ request, transfer: asked });

@@ -1,4 +1,4 @@
-import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
+import { codeToNumber, okNumber } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
@@ -193,7 +193,13 @@ export class IncomingCalls implements Answering {
     const { services, bodies } = session;
     const { isBuiltin: isControl } = call;
     if (!isControl) services.counters.requestsStarted++;
-    const beyond = isUsers ? this.#enter() : undefined;
+    let beyond: RpcError | undefined;
+    if (isUsers) {
+      const held = this.#usersSize++;
+      if (!services.credits.enter(held)) beyond = beyondCredits(services.limits.maxRequestsInAll);
+      if (held >= this.#credits.told && !this.#credits.allows(held, services.clock.now()))
+        beyond = beyondShare(this.#credits.allowed);
+    }
     const method = isControl ? methodAt(session, call.method) : session.served.methods[call.method];
     if (method?.items !== undefined) {
       call.items = this.openItems(call, method.items);
@@ -242,16 +248,6 @@ export class IncomingCalls implements Answering {
   #mayCallBack(slot: number): boolean {
     const from = this.#session.services.limits.maxRequests + builtinSlots;
     return slot >= from && this.made?.hasCallIn(slot - from) === true;
-  }
-
-  /** A user's request begins. Returns why it must not, if so. */
-  #enter(): RpcError | undefined {
-    const { credits, clock, limits } = this.#session.services;
-    const held = this.#usersSize++;
-    const within = credits.enter(held);
-    if (held >= this.#credits.told && !this.#credits.allows(held, clock.now()))
-      return beyondShare(this.#credits.allowed);
-    return within ? undefined : beyondCredits(limits.maxRequestsInAll);
   }
 
   /** The body of a request is with the caller. */
@@ -346,19 +342,19 @@ export class IncomingCalls implements Answering {
     const method = call.isBuiltin ? undefined : session.served.methods[call.method];
     if (method?.isOneWay === true) {
       this.#executed.add(call.id);
-      return this.#succeed(call, method);
+      return recordSuccess(session, call, method);
     }
     const metadata = call.answerMetadata === undefined ? undefined : this.#metadataOf(call);
     if (metadata !== undefined && metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const head = this.#headOf(frameKind.response, call, call.items?.sent ?? 0, flags);
     if (outcome.value === undefined) {
-      this.#succeed(call, method);
+      recordSuccess(session, call, method);
       return this.#outbox.raw(head, 0, noBytes, metadata);
     }
     try {
       this.#outbox.value(head, outcome.value, this.#offer, undefined, metadata);
-      this.#succeed(call, method);
+      recordSuccess(session, call, method);
     } catch (error) {
       this.#fail(call, answerError(error, "the result could not be sent"));
     }
@@ -390,14 +386,6 @@ export class IncomingCalls implements Answering {
     lockSent(metadata.headers);
     this.#outbox.raw({ kind: frameKind.headers, method: 0, callId: id, word: 0 }, 0, block);
     return undefined;
-  }
-
-  /** Counts a call of a user's method. Control requests are not counted. */
-  #succeed(call: IncomingCall, method: ServedMethod | undefined): void {
-    const session = this.#session;
-    if (call.isBuiltin) return;
-    session.services.counters.requestsSucceeded++;
-    session.readMs = method?.metrics === undefined ? -1 : record(session, call, method.metrics, "ok");
   }
 
   #finishStream({ isBuiltin: isControl }: IncomingCall, items: ServedItems): void {
@@ -510,6 +498,22 @@ function unimplemented(method: number): RpcError {
   return new RpcError({ code: "unimplemented", message, origin: "remote" });
 }
 
+/** Counts a call of a user's method. Control requests are not counted. */
+function recordSuccess(session: SessionContext, call: IncomingCall, method: ServedMethod | undefined): void {
+  if (call.isBuiltin) return;
+  const { services, peerName } = session;
+  services.counters.requestsSucceeded++;
+  session.readMs = -1;
+  if (method?.metrics === undefined) return;
+  if (!services.metrics.timed) return method.metrics.record(okNumber, undefined);
+  const nowMs = services.clock.now();
+  const tookMs = nowMs - call.startedMs;
+  session.readMs = nowMs;
+  method.metrics.record(okNumber, tookMs);
+  if (tookMs >= services.metrics.toldFromMs)
+    tellIncoming(services.metrics, call, method.metrics.method, peerName, tookMs, "ok", undefined);
+}
+
 /** Its time is up, and its handler has not ended. */
 function countOverdue({ services, served }: SessionContext, call: IncomingCall): void {
   services.counters.overdueHandlers++;
@@ -523,7 +527,7 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
   session.services.counters.requestsFailed++;
   const method = session.served.methods[call.method];
   // A number that no method has is counted nowhere: what peers send must not make us keep more.
-  if (method?.metrics !== undefined) record(session, call, method.metrics, error.code, error);
+  if (method?.metrics !== undefined) recordFailure(session, call, method.metrics, error);
   method?.onFailed?.(call, error);
 }
 
@@ -533,20 +537,14 @@ function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unk
   served.methods[call.method]?.onThrown?.(call, answerError(cause, "an error could not be sent whole"));
 }
 
-/** Returns the time, where the clock was read, otherwise -1. */
-function record(
+function recordFailure(
   { services, peerName }: SessionContext,
   call: IncomingCall,
   metrics: MethodMetrics,
-  code: RpcCode | "ok",
-  error?: RpcError,
-): number {
-  const number = code === "ok" ? okNumber : codeToNumber(code);
-  const nowMs = services.metrics.timed ? services.clock.now() : -1;
-  const tookMs = nowMs - call.startedMs;
-  metrics.record(number, nowMs < 0 ? undefined : tookMs);
-  if (nowMs < 0 || (code === "ok" && tookMs < services.metrics.toldFromMs)) return nowMs;
-  if (services.metrics.tells(tookMs, code))
-    tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, error?.plainMessage);
-  return nowMs;
+  { code, plainMessage }: RpcError,
+): void {
+  const tookMs = services.metrics.timed ? services.clock.now() - call.startedMs : undefined;
+  metrics.record(codeToNumber(code), tookMs);
+  if (tookMs !== undefined && services.metrics.tells(tookMs, code))
+    tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, plainMessage);
 }

@@ -7,23 +7,27 @@ import { MessageTurns } from "./message-turns.ts";
 const keepaliveFrame = { kind: frameKind.pong, method: senderState.busy };
 
 function setUp() {
-  const port = { slabView: new DataView(new ArrayBuffer(0)) };
+  const port = { slab: new Uint8Array(0), slabView: new DataView(new ArrayBuffer(0)) };
   /** What became of the messages: taken, refused with as many lost before them, or a fault. */
   const outcomes: (string | number)[] = [];
   const inbox = new Inbox({
     port,
+    account: { pulls: { take: () => true } },
+    openWork: 0,
     receive: () => void outcomes.push("taken"),
     receiveOutOfOrder: (_offset: number, _bytes: number, lost: number) => void outcomes.push(lost),
     fault: (text: string) => void outcomes.push(text),
   } as unknown as Receiver);
   const turns = new MessageTurns(1);
-  const arrive = (number: number, ...frames: FrameSpec[]) => {
+  const arriveBeside = (isAlone: boolean, number: number, ...frames: FrameSpec[]) => {
     const message = messageOf(1, 1n, frames, number);
+    port.slab = message;
     port.slabView = new DataView(message.buffer);
-    inbox.receive(0, message.byteLength, turns, true);
+    inbox.receive(0, message.byteLength, turns, isAlone);
     return outcomes.splice(0);
   };
-  return { inbox, arrive };
+  const arrive = (number: number, ...frames: FrameSpec[]) => arriveBeside(true, number, ...frames);
+  return { inbox, arrive, arriveBeside };
 }
 
 describe("an inbox", () => {
@@ -56,6 +60,17 @@ describe("an inbox", () => {
       arrive(0, { kind: frameKind.ping, method: senderState.busy }),
     ];
     expect(refused.flat()).toEqual(Array(4).fill(0));
+  });
+
+  it("defers messages beyond the turn of the session, unless it has no others beside it", () => {
+    const { inbox, arriveBeside } = setUp();
+    const cancels = Array.from({ length: 400 }, () => ({ kind: frameKind.cancel }));
+    for (let number = 1; number <= 20; number++)
+      expect(arriveBeside(true, number, ...cancels)).toEqual(["taken"]);
+    expect(arriveBeside(false, 21, ...cancels)).toEqual(["taken"]);
+    expect([arriveBeside(false, 22, ...cancels), inbox.deferred.length]).toEqual([[], 1]);
+    // What came first is taken first.
+    expect([arriveBeside(true, 23), inbox.deferred.length]).toEqual([[], 2]);
   });
 
   it("takes messages that are numbered anew when the peer begins again", () => {

@@ -6,7 +6,7 @@ import { frameHeaderBytes, isKeepalive } from "../../wire/frame.ts";
 import {
   messageFault,
   messageHeaderBytes,
-  numberAfter,
+  mostNumber,
   numberOffset,
   sealedMagic,
   unnumbered,
@@ -66,69 +66,75 @@ export class Inbox implements Deferred {
     this.#number = 1;
   }
 
-  /** Takes a message whose header names the session. `alone`: the engine has no other. */
-  receive(offset: number, bytes: number, turns: MessageTurns, alone: boolean): void {
+  /** Takes a message whose header names the session. `isAlone`: the engine has no other. */
+  receive(offset: number, bytes: number, turns: MessageTurns, isAlone: boolean): void {
     const { session } = this;
     const view = session.port.slabView;
-    if (this.#ciphers !== undefined) return this.#open(this.#ciphers, offset, bytes, turns, alone);
-    // Index and nonce are known to one peer only: the message is its, or was damaged on the way. Either way no session
-    // can go on.
-    const fault = messageFault(view, offset, bytes);
-    if (fault !== "") return session.fault(fault);
-    const number = view.getUint32(offset + numberOffset, true);
-    if (number === this.#number) this.#number = numberAfter(number);
-    else if (!isUnnumberedKeepalive(view, offset, bytes, number)) {
-      turns.finish(this);
-      const ahead = number === unnumbered ? 0 : (number - this.#number) >>> 0;
-      return session.receiveOutOfOrder(offset, bytes, ahead < half ? ahead : 0);
+    let clearBytes = bytes;
+    if (this.#ciphers !== undefined) {
+      clearBytes = this.#open(this.#ciphers, offset, bytes, turns);
+      if (clearBytes === 0) return;
+    } else {
+      // Index and nonce are known to one peer only: the message is its, or was damaged on the way. Either way no session
+      // can go on.
+      const fault = messageFault(view, offset, bytes);
+      if (fault !== "") return session.fault(fault);
+      const number = view.getUint32(offset + numberOffset, true);
+      if (number === this.#number) this.#number = (number % mostNumber) + 1;
+      else if (!isUnnumberedKeepalive(view, offset, bytes, number)) {
+        turns.finish(this);
+        const ahead = number === unnumbered ? 0 : (number - this.#number) >>> 0;
+        return session.receiveOutOfOrder(offset, bytes, ahead < half ? ahead : 0);
+      }
     }
-    turns.take(this, alone, offset, bytes, view.getUint16(offset + 2, true));
+    // No message of a session alone is deferred.
+    if (isAlone && this.deferred.length === 0) session.receive(offset, clearBytes);
+    else turns.take(this, offset, clearBytes, view.getUint16(offset + 2, true));
   }
 
-  #open(ciphers: SessionCiphers, offset: number, bytes: number, turns: MessageTurns, alone: boolean): void {
+  /** Opens a sealed message. Returns how long it is in the clear; 0 where there is nothing to take. */
+  #open(ciphers: SessionCiphers, offset: number, bytes: number, turns: MessageTurns): number {
     const { session } = this;
     const { port } = session;
     const view = port.slabView;
-    const isSealed = looksSealed(view, offset, bytes);
-    if (!isSealed && session.takeClearRefusal(offset, bytes)) return;
-    if (looksUnnumbered(view, offset)) return this.#openKeepalive(ciphers, offset, bytes, turns, alone);
+    if (!looksSealed(view, offset, bytes) && session.takeClearRefusal(offset, bytes)) return 0;
+    if (looksUnnumbered(view, offset)) return this.#openKeepalive(ciphers, offset, bytes);
     const lost = ciphers.opener.open(port, offset, bytes);
     if (lost < 0) return this.#drop(lost as NotOpened);
     const fault = messageFault(view, offset, bytes, sealedMagic);
-    if (fault !== "") return session.fault(fault);
-    const openBytes = bytes - sealedTagBytes;
-    if (lost === 0) return turns.take(this, alone, offset, openBytes, view.getUint16(offset + 2, true));
+    if (fault !== "") return this.#fault(fault);
+    const clearBytes = bytes - sealedTagBytes;
+    if (lost === 0) return clearBytes;
     turns.finish(this);
-    session.receiveOutOfOrder(offset, openBytes, lost);
+    session.receiveOutOfOrder(offset, clearBytes, lost);
+    return 0;
   }
 
-  #openKeepalive(
-    ciphers: SessionCiphers,
-    offset: number,
-    bytes: number,
-    turns: MessageTurns,
-    alone: boolean,
-  ): void {
-    const { session } = this;
-    const { port } = session;
+  #openKeepalive(ciphers: SessionCiphers, offset: number, bytes: number): number {
+    const { port, services } = this.session;
     if (!ciphers.guard.opener.open(port, offset, bytes)) {
-      session.services.counters.keepalivesRefused++;
-      return;
+      services.counters.keepalivesRefused++;
+      return 0;
     }
     const view = port.slabView;
     if (view.getUint16(offset + 2, true) !== 1 || !isKeepalive(view, offset + messageHeaderBytes))
-      return session.fault("a message without a number is no keepalive");
-    turns.take(this, alone, offset, keepaliveBytes, 1);
+      return this.#fault("a message without a number is no keepalive");
+    return keepaliveBytes;
   }
 
-  #drop(why: NotOpened): void {
+  #fault(text: string): 0 {
+    this.session.fault(text);
+    return 0;
+  }
+
+  #drop(why: NotOpened): 0 {
     const { counters } = this.session.services;
-    if (why === notOpened.repeated) {
-      counters.messagesRepeated++;
-      return;
+    if (why === notOpened.repeated) counters.messagesRepeated++;
+    else {
+      counters.messagesForged++;
+      if (++this.#forged >= mostForgeries) this.session.onForgeries(this.#forged);
     }
-    counters.messagesForged++;
-    if (++this.#forged >= mostForgeries) this.session.onForgeries(this.#forged);
+    return 0;
   }
 }
 

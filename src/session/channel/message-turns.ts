@@ -62,7 +62,7 @@ export class MessageTurns {
   }
 
   /** Takes a message of `frames` frames apart: now, or when its session has a turn again. */
-  take(inbox: Deferred, alone: boolean, offset: number, bytes: number, frames: number): void {
+  take(inbox: Deferred, offset: number, bytes: number, frames: number): void {
     if (inbox.turn !== this.#turn) {
       inbox.turn = this.#turn;
       inbox.framesInTurn = 0;
@@ -70,7 +70,7 @@ export class MessageTurns {
     inbox.framesInTurn += frames;
     this.#inTurn += frames;
     const most = this.#inTurn < lateTurn ? framesInTurn : framesInLateTurn;
-    const fits = alone || inbox.framesInTurn <= most || inbox.framesInTurn === frames;
+    const fits = inbox.framesInTurn <= most || inbox.framesInTurn === frames;
     if (fits && inbox.deferred.length === 0) inbox.session.receive(offset, bytes);
     else this.#defer(inbox, offset, bytes, frames);
   }

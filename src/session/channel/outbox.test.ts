@@ -11,7 +11,7 @@ import {
   readRendezvous,
   rendezvousBytes,
 } from "../../wire/frame.ts";
-import { messageHeaderBytes } from "../../wire/message.ts";
+import { messageHeaderBytes, mostNumber } from "../../wire/message.ts";
 import { FakePort, type SentFrame } from "../connection/fake-port.test-support.ts";
 import { Outbox, type OutboxListener } from "./outbox.ts";
 
@@ -72,6 +72,19 @@ describe("outbox", () => {
     const { outbox } = setUp();
     outbox.addressTo({ session: 5, nonce: 6n, messageBytes: 1031 });
     expect(outbox.maxBodyBytes).toBe(1024 - messageHeaderBytes - frameHeaderBytes);
+  });
+
+  it("numbers messages from 1, and after the highest number from 1 again", () => {
+    const { port, outbox } = setUp();
+    const send = () => {
+      outbox.bare(head(1));
+      outbox.flush();
+    };
+    send();
+    outbox.lastNumber = mostNumber - 1;
+    send();
+    send();
+    expect(port.sent.map(({ number }) => number)).toEqual([1, mostNumber, 1]);
   });
 
   it("posts nothing more to a peer that takes nothing, until all has left", () => {

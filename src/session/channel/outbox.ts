@@ -19,13 +19,7 @@ import {
   writeHead,
 } from "../../wire/frame.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
-import {
-  alignFrame,
-  messageHeaderBytes,
-  Nonce,
-  numberAfter,
-  writeMessageHeader,
-} from "../../wire/message.ts";
+import { alignFrame, messageHeaderBytes, mostNumber, Nonce, writeMessageHeader } from "../../wire/message.ts";
 import { Confirmation } from "./confirmation.ts";
 import { type Chunk, FrameQueue } from "./frame-queue.ts";
 
@@ -418,7 +412,7 @@ export class Outbox implements SendListener, Flushable {
     const view = this.#port.slabView;
     let bytes = this.#at;
     if (this.#sealer === undefined) {
-      const number = this.#session === 0 ? 0 : numberAfter(this.lastNumber);
+      const number = this.#session === 0 ? 0 : (this.lastNumber % mostNumber) + 1;
       this.lastNumber = number;
       writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
     } else {

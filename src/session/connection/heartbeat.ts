@@ -61,7 +61,8 @@ export class Heartbeat implements SessionWatch {
   #doubtMs = Number.POSITIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #lastTickMs = 0;
-  #nowMs = 0;
+  /** The heartbeat's time: it advances from tick to tick only. */
+  nowMs = 0;
 
   constructor(clock: Clock, boundMs: number, poll: () => void) {
     this.#clock = clock;
@@ -70,15 +71,10 @@ export class Heartbeat implements SessionWatch {
     this.#poll = poll;
   }
 
-  /** The heartbeat's time: it advances from tick to tick only. */
-  get nowMs(): number {
-    return this.#nowMs;
-  }
-
   /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
   watch(session: WatchedSession): void {
     // A peer that has to say a word gets no more time for new work.
-    if (!this.#awaited.has(session)) session.heardMs = this.#nowMs;
+    if (!this.#awaited.has(session)) session.heardMs = this.nowMs;
     session.seenBytes = session.heardBytes;
     session.isWatched = true;
     this.#sessions.add(session);
@@ -176,7 +172,7 @@ export class Heartbeat implements SessionWatch {
         const waitedMs = now - atMs;
         session.observer?.onSuspect(
           this.#detectorOf(session).phi(waitedMs),
-          this.#nowMs - session.heardMs + waitedMs,
+          this.nowMs - session.heardMs + waitedMs,
         );
       }
     }
@@ -220,7 +216,7 @@ export class Heartbeat implements SessionWatch {
     const now = this.#clock.now();
     // What arrives during the poll was sent before this tick: it is heard at the old time, which is late enough.
     this.#poll();
-    this.#nowMs += Math.min(now - this.#lastTickMs, this.#intervalMs);
+    this.nowMs += Math.min(now - this.#lastTickMs, this.#intervalMs);
     this.#lastTickMs = now;
     for (const session of this.#sessions) this.#look(session);
     // Until here the timer counts as armed: a session that the poll brought must not arm a second one, whose ticks
@@ -239,15 +235,14 @@ export class Heartbeat implements SessionWatch {
     const { heardBytes } = session;
     if (heardBytes === session.seenBytes) return;
     session.seenBytes = heardBytes;
-    if (!this.#isAwaited(session))
-      session.heardMs = Math.max(session.heardMs, this.#nowMs - this.#intervalMs);
+    if (!this.#isAwaited(session)) session.heardMs = Math.max(session.heardMs, this.nowMs - this.#intervalMs);
   }
 
   #look(session: WatchedSession): void {
     this.#listen(session);
     // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval
     // "silent".
-    const silentMs = this.#nowMs - session.heardMs;
+    const silentMs = this.nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
     const unconfirmed = session.confirmation.isDue();
     const isAwaited = this.#isAwaited(session);

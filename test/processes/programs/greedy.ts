@@ -10,9 +10,9 @@ import { packGreeting, parseGreeting } from "../../../src/wire/handshake.ts";
 import {
   alignFrame,
   messageHeaderBytes,
+  mostNumber,
   Nonce,
   noNonce,
-  numberAfter,
   protocolVersion,
   unnumbered,
   writeMessageHeader,
@@ -117,7 +117,7 @@ async function flood({ kind, forMs }: { kind: number; forMs: number }): Promise<
       for (let i = 0; i < frames; i++, at += frameHeaderBytes)
         writeHead(port.slabView, slot + at, { kind, method: 0, callId: 1 << 20, word: 1 }, 0, 0);
       const { session, nonce } = welcome as NonNullable<typeof welcome>;
-      number = numberAfter(number);
+      number = (number % mostNumber) + 1;
       writeMessageHeader(port.slabView, slot, frames, at, session, new Nonce(nonce), number);
       port.send(server, slot, at, listener);
       sent += frames;
