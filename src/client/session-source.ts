@@ -1,9 +1,10 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RetriedCalls } from "../call/retried-calls.ts";
-import type { SessionContext, SessionState } from "../session/connection/context.ts";
+import type { SessionContext } from "../session/connection/context.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
+import type { SessionState } from "../session/liveness/watched-session.ts";
 
 /** A session as a client's calls use it. */
 export interface CallSession {

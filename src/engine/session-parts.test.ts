@@ -4,7 +4,7 @@ import { decoded, expectFault, gone, id, open } from "../session/calls/scripted-
 import type { SessionContext } from "../session/connection/context.ts";
 import { FakeCall } from "../session/connection/fake-services.test-support.ts";
 import type { SessionPart } from "../session/connection/session-part.ts";
-import type { Teardown } from "../session/connection/teardown.ts";
+import type { Teardown } from "../session/liveness/teardown.ts";
 import { frameHeaderBytes, frameKind } from "../wire/frame.ts";
 import { sessionParts } from "./session-parts.ts";
 

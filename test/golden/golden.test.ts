@@ -11,7 +11,7 @@ import { Outbox } from "../../src/session/channel/outbox.ts";
 import type { SessionContext } from "../../src/session/connection/context.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
-import { keepalive } from "../../src/session/connection/keepalive.ts";
+import { keepalive } from "../../src/session/liveness/keepalive.ts";
 import type { PeerLink } from "../../src/transfer/control/peer-link.ts";
 import { Borrowing } from "../../src/transfer/handles/borrowing.ts";
 import { Shares } from "../../src/transfer/handles/shares.ts";

@@ -20,7 +20,6 @@ import {
 } from "../../wire/frame.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, mostNumber, Nonce, writeMessageHeader } from "../../wire/message.ts";
-import { Confirmation } from "./confirmation.ts";
 import { type Chunk, FrameQueue } from "./frame-queue.ts";
 
 /** What an outbox tells its session. */
@@ -79,8 +78,8 @@ export class Outbox implements SendListener, Flushable {
   #nonce = new Nonce(0n);
   /** The number of the last message. Another outbox that takes over counts on from there. */
   lastNumber = 0;
-  /** Whether the peer has received what has left. */
-  readonly confirmation = new Confirmation();
+  /** How many frames have left. */
+  framesLeft = 0;
   readonly #buffers: Buffer[];
 
   /** The open message: its slot's offset in the slab or -1, a Buffer over it, where the next frame goes, frames. */
@@ -426,7 +425,7 @@ export class Outbox implements SendListener, Flushable {
     const { counters } = this.#listener;
     counters.messagesSent++;
     counters.framesSent += this.#frames;
-    this.confirmation.left += this.#frames;
+    this.framesLeft += this.#frames;
     this.#posted++;
     if (!this.#listener.isWatched) this.#listener.watch();
     this.#port.send(this.#address, slot, bytes, this);

@@ -11,8 +11,8 @@ import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { LinkServices } from "../../transfer/control/peer-link.ts";
 import type { ServiceTable, ToldHealth } from "../../wire/handshake.ts";
+import type { DeferredGoodbye } from "../liveness/teardown.ts";
 import type { DrainGate } from "./drain-gate.ts";
-import type { DeferredGoodbye } from "./teardown.ts";
 
 /** What one side of a session serves to the other. It only grows. */
 export interface Served {

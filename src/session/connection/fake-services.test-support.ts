@@ -20,11 +20,11 @@ import { encode } from "../../wire/encode-value.ts";
 import { frameHeaderBytes, writeHead } from "../../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
-import type { SessionWatch, WatchedSession } from "./context.ts";
+import type { DeferredGoodbye } from "../liveness/teardown.ts";
+import type { SessionWatch, WatchedSession } from "../liveness/watched-session.ts";
 import type { EngineServices } from "./engine-services.ts";
 import type { Session, SessionTerms } from "./session.ts";
 import type { SessionPartFactory } from "./session-part.ts";
-import type { DeferredGoodbye } from "./teardown.ts";
 
 /** What an engine is to its sessions, with every event kept for the test to look at. */
 export class FakeServices implements EngineServices, SessionWatch {

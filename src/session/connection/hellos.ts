@@ -21,14 +21,14 @@ import {
 } from "../../wire/handshake.ts";
 import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../../wire/hello.ts";
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
+import { Teardown } from "../liveness/teardown.ts";
+import type { SessionWatch } from "../liveness/watched-session.ts";
 import { answerCameBack, goodbyeBody, helloRepeated, sessionOver, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
-import type { SessionWatch } from "./context.ts";
 import type { EngineServices } from "./engine-services.ts";
 import type { Session } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
-import { Teardown } from "./teardown.ts";
 
 /** A hello that came when there was no room. */
 interface WaitingHello {

@@ -1,8 +1,8 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { frameKinds } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
+import type { Teardown } from "../liveness/teardown.ts";
 import type { SessionContext } from "./context.ts";
-import type { Teardown } from "./teardown.ts";
 
 /**
  * Takes the frame of one kind whose header lies at `at` of the port's slab; its body follows. The header's other fields

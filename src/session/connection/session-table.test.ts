@@ -4,6 +4,7 @@ import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { decodeAt } from "../../wire/decode-value.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
+import type { Teardown } from "../liveness/teardown.ts";
 import { FakePort } from "./fake-port.test-support.ts";
 import {
   FakeMethod,
@@ -15,7 +16,6 @@ import {
 import type { Session } from "./session.ts";
 import type { SessionPart } from "./session-part.ts";
 import { SessionTable } from "./session-table.ts";
-import type { Teardown } from "./teardown.ts";
 
 let host: FakeServices;
 let table: SessionTable;

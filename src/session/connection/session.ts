@@ -12,21 +12,21 @@ import { builtinSlots } from "../../wire/builtin.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind, isKeepalive } from "../../wire/frame.ts";
 import { type Greeting, isNewer, type ReturnPath, type ToldHealth } from "../../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
-import type { Confirmation } from "../channel/confirmation.ts";
 import { Inbox } from "../channel/inbox.ts";
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
+import { keepalive } from "../liveness/keepalive.ts";
+import { PeerState } from "../liveness/peer-state.ts";
+import { Teardown } from "../liveness/teardown.ts";
+import type { EndOptions, SessionState, SessionWatch } from "../liveness/watched-session.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
-import type { EndOptions, SessionIdentity, SessionObserver, SessionState, SessionWatch } from "./context.ts";
+import type { SessionIdentity, SessionObserver } from "./context.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
-import { keepalive, RemoteState } from "./keepalive.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
-import { Pings } from "./pings.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
-import { Teardown } from "./teardown.ts";
 
 /** What a session is made with, which all sessions of an engine share. */
 export interface SessionTerms {
@@ -63,10 +63,9 @@ export class Session implements OpeningSession, OutboxListener {
   readonly window: WindowLimits;
   readonly served: Served;
   readonly methods = new MethodNumbers();
-  readonly remoteState = new RemoteState();
+  readonly remoteState: PeerState = new PeerState(this);
   readonly outbox: Outbox;
   readonly inbox: Inbox = new Inbox(this);
-  readonly confirmation: Confirmation;
   readonly bodies: IncomingBodies;
   readonly offers: RendezvousOffers;
   readonly sealing = new BulkSealing();
@@ -91,7 +90,6 @@ export class Session implements OpeningSession, OutboxListener {
   readonly #terms: SessionTerms;
   readonly #watch: SessionWatch;
   readonly #opening = new Opening(this);
-  readonly #pings = new Pings(this);
   readonly #teardown: Teardown;
   readonly #parts: readonly SessionPart[];
   /** Who takes the frames of each kind. While the session opens, only what its step takes. */
@@ -129,7 +127,6 @@ export class Session implements OpeningSession, OutboxListener {
       maxQueuedBytes + (2 * maxRequests + builtinSlots) * port.slotBytes,
       this.account.queued,
     );
-    this.confirmation = this.outbox.confirmation;
     this.#teardown = new Teardown(port, address, services);
     this.bodies = new IncomingBodies(this, this.outbox);
     this.offers = new RendezvousOffers(port, address, services, this.account.offers, this.sealing);
@@ -219,7 +216,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
     this.#limitBodies();
     this.methods.set(remote.services);
-    const parts = [{ frames: this.#opening.openFrames }, this.#pings, ...this.#parts];
+    const parts = [{ frames: this.#opening.openFrames }, this.remoteState, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
       const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
       this.fault(`frame kind ${kind} ${what}`);
@@ -309,7 +306,7 @@ export class Session implements OpeningSession, OutboxListener {
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
     this.receiving = false;
-    if (this.#pings.isAsked) this.#pings.answer();
+    if (this.remoteState.isAsked) this.remoteState.answer();
     if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
   }
 
@@ -347,7 +344,7 @@ export class Session implements OpeningSession, OutboxListener {
 
   /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
   ping(word = 0): void {
-    if (this.state === "open") this.#pings.ask(word);
+    if (this.state === "open") this.remoteState.ask(word);
   }
 
   /** Sends a frame about the session; offers a body that is too long. A frame that cannot be sent ends the session. */

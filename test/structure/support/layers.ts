@@ -18,6 +18,7 @@ export const layers = [
   "contract",
   "session/calls",
   "session/connection",
+  "session/liveness",
   "session/opening",
   "session/channel",
   "transfer/handles",

@@ -5,7 +5,7 @@ import { defaultLayout, type Port, type PortSink } from "../../fabric/port.ts";
 import { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { frameKind, isKeepalive, senderState } from "../../wire/frame.ts";
 import { messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
-import { peerGreeting } from "./fake-services.test-support.ts";
+import { peerGreeting } from "../connection/fake-services.test-support.ts";
 import { keepalive } from "./keepalive.ts";
 
 const closing: { close(): void }[] = [];

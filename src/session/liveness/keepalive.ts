@@ -22,27 +22,6 @@ import {
 const perHeartbeat = 8;
 const leastMs = 10;
 
-/** What the peer says of itself in its pings and pongs. */
-export class RemoteState {
-  /** It takes no new calls. */
-  drains = false;
-  /** It has answered a ping that said that this side drains: all requests that it sent before have arrived. */
-  knowsThatWeDrain = false;
-  /**
-   * The last that was heard was said in its stead by its port: it lives, but its thread computes and has not answered.
-   */
-  busy = false;
-
-  /** Takes a ping's or a pong's state. Whether it is news that the peer drains. */
-  onState(state: number): boolean {
-    this.busy = state === senderState.busy;
-    if (this.busy) return false;
-    const told = state === senderState.draining && !this.drains;
-    this.drains = state === senderState.draining;
-    return told;
-  }
-}
-
 /** What a session is to its keepalive. */
 interface KeptAlive {
   /** What the peer's messages to this side carry. */

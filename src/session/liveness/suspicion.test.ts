@@ -1,11 +1,10 @@
 import { describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { senderState } from "../../wire/frame.ts";
-import { Confirmation } from "../channel/confirmation.ts";
-import type { SessionObserver } from "./context.ts";
+import type { SessionObserver } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { RemoteState } from "./keepalive.ts";
-import type { Session } from "./session.ts";
+import { PeerState, type PingingSession } from "./peer-state.ts";
 
 const boundMs = 1000;
 
@@ -29,8 +28,7 @@ function setUp() {
     isSending: false,
     isWatched: false,
     heardMs: 0,
-    remoteState: new RemoteState(),
-    confirmation: new Confirmation(),
+    remoteState: new PeerState({ outbox: { framesLeft: 0 } } as PingingSession),
     peerName: "the peer",
     observer,
     ping() {

@@ -1,8 +1,8 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import { stalled } from "../opening/end-reasons.ts";
-import type { SessionWatch, WatchedSession } from "./context.ts";
 import { FailureDetector } from "./failure-detector.ts";
+import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 
 /**
  * How many bounds a peer has that was welcomed and has not said a word: it may be starting, with its thread blocked.
@@ -30,7 +30,7 @@ interface Asked {
  * one the peer is asked, after the whole bound it is lost.
  *
  * A peer that talks may still have missed what it was sent last. It is asked behind that, once: the number of the ping
- * shows it the loss (`Confirmation`).
+ * shows it the loss (`PeerState`).
  *
  * A peer that drains is watched too: nothing new is sent to it, and what waits for its end would wait for ever.
  *
@@ -244,7 +244,7 @@ export class Heartbeat implements SessionWatch {
     // "silent".
     const silentMs = this.nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
-    const unconfirmed = session.confirmation.isDue();
+    const unconfirmed = session.remoteState.isUnconfirmed();
     const isAwaited = this.#isAwaited(session);
     if (!isAwaited) this.#awaited.delete(session);
     if (heardLately && !session.remoteState.busy) {

@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
-import { Confirmation } from "../channel/confirmation.ts";
-import type { EndOptions } from "./context.ts";
+import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { RemoteState } from "./keepalive.ts";
-import type { Session } from "./session.ts";
+import { PeerState, type PingingSession } from "./peer-state.ts";
+import type { EndOptions } from "./watched-session.ts";
 
 const boundMs = 1000;
 const quarterMs = boundMs / 4;
@@ -15,8 +14,8 @@ class Watched {
   hasOpenWork = true;
   isSending = false;
   isWatched = false;
-  readonly remoteState = new RemoteState();
-  readonly confirmation = new Confirmation();
+  readonly outbox = { framesLeft: 0 };
+  readonly remoteState = new PeerState(this as unknown as PingingSession);
   heardMs = 0;
   pings = 0;
   stalledMs = 0;
@@ -171,9 +170,9 @@ describe("heartbeat", () => {
       clock.advance(quarterMs);
       return watched.pings;
     };
-    watched.confirmation.left += 1;
+    watched.outbox.framesLeft += 1;
     expect([quarter(), quarter(), quarter()]).toEqual([0, 1, 2]);
-    watched.confirmation.onPong(watched.confirmation.word);
+    watched.remoteState.confirm(watched.remoteState.confirmationWord);
     expect([quarter(), quarter(), watched.state]).toEqual([2, 2, "open"]);
   });
 

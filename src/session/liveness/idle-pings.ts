@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/time/clock.ts";
-import type { SessionWatch, WatchedSession } from "./context.ts";
+import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 
 /** A session as it is kept alive while nothing is open on it. */
 export interface IdleSession extends WatchedSession {

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { frameKind, senderState } from "../../wire/frame.ts";
 import { Nonce } from "../../wire/message.ts";
 import { gone, open, opening } from "../calls/scripted-session.test-support.ts";
-import { takeApart } from "./fake-port.test-support.ts";
-import { messageOf, peerGreeting } from "./fake-services.test-support.ts";
+import { takeApart } from "../connection/fake-port.test-support.ts";
+import { messageOf, peerGreeting } from "../connection/fake-services.test-support.ts";
 import { keepalive } from "./keepalive.ts";
 
 describe("a keepalive", () => {
