@@ -70,7 +70,10 @@ export class Loop {
     // A tick is a task, too: what follows it must not run before the schedule says so.
     const nextTick = (fire: (...args: unknown[]) => void, ...args: unknown[]) =>
       void this.turn(() => fire(...args));
-    Object.assign(realTimers, { setImmediate, clearImmediate, setTimeout, clearTimeout, nextTick });
+    Object.assign(realTimers, {
+      ...{ setImmediate, clearImmediate, setTimeout, clearTimeout, nextTick },
+      now: performance.now,
+    });
     Math.random = random;
     this.#restore = () => {
       Object.assign(globalThis, real);
