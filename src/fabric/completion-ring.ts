@@ -46,22 +46,3 @@ export const completion = {
 
 /** Tokens of parked messages begin here. */
 export const firstParked = 2 ** 31;
-
-/** Writes one entry at the tail of the ring. Only ports in TypeScript use it. */
-export function appendEntry(
-  ring: Uint32Array,
-  kind: number,
-  status: number,
-  token: number,
-  bytes: number,
-  high: number,
-): void {
-  const tail = ring[0] as number;
-  const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
-  ring[at] = kind;
-  ring[at + 1] = status;
-  ring[at + 2] = token;
-  ring[at + 3] = bytes;
-  ring[at + 5] = high;
-  ring[0] = tail + 1;
-}

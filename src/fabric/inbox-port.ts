@@ -1,5 +1,5 @@
 import { realTimers } from "../base/time/real-timers.ts";
-import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
+import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import type { PortDescription, PortQueues } from "./libfabric/port-report.ts";
 import { MemRegions } from "./mem-regions.ts";
@@ -56,6 +56,8 @@ export abstract class InboxPort {
   unread = 0;
   /** Whoever brings the next entries wakes the port by `wakeNow`. */
   wakesItself = false;
+  /** More lies elsewhere, and `gather` gets it: the port does not sleep. */
+  protected hasMore = false;
   readonly #receiveSlots: number[] = [];
   /** Receive slots whose entries are in the ring. The next progress frees them. */
   #delivered: number[] = [];
@@ -163,7 +165,15 @@ export abstract class InboxPort {
       this.#delivered.push(slot);
       token = slot;
     }
-    appendEntry(this.completions.ring, kind, status, token, entry.moved ?? bytes.byteLength, entry.high ?? 0);
+    const { ring } = this.completions;
+    const tail = ring[0] as number;
+    const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
+    ring[at] = kind;
+    ring[at + 1] = status;
+    ring[at + 2] = token;
+    ring[at + 3] = entry.moved ?? bytes.byteLength;
+    ring[at + 5] = entry.high ?? 0;
+    ring[0] = tail + 1;
     return true;
   }
 
@@ -266,7 +276,7 @@ export abstract class InboxPort {
   readonly spinCaught = 0;
 
   arm(): boolean {
-    if (this.isClosed || this.unread > 0) return false;
+    if (this.isClosed || this.hasMore || this.unread > 0) return false;
     this.#armed = true;
     return true;
   }

@@ -139,7 +139,7 @@ export class Link implements FrameSink {
   }
 
   readonly #onRoom = (): void => {
-    if (this.#waiting.length > 0 || this.transfers.hasWork) this.#write();
+    if (this.#waiting.length > 0 || (this.transfers.isUsed && this.transfers.hasWork)) this.#write();
   };
 
   /** Writes what waits, as far as the socket takes it. */
@@ -232,7 +232,7 @@ export class Link implements FrameSink {
       return;
     }
     if (this.unreadBytes < mostUnreadBytes && this.socket.isPaused()) this.socket.resume();
-    if (this.transfers.hasWork) this.#write();
+    if (this.transfers.isUsed && this.transfers.hasWork) this.#write();
   }
 
   onFrame(bytes: Buffer, at: number, length: number): void {

@@ -279,7 +279,11 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 
   onReadable(link: Link): void {
-    if (!link.isListed) this.#list(link);
+    if (!link.isListed) {
+      link.isListed = true;
+      this.hasMore = true;
+      this.#readable.push(link);
+    }
     this.wakeNow();
   }
 
@@ -290,18 +294,12 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     for (const link of readable) {
       link.isListed = false;
       link.takeTurn();
-      if (link.unreadBytes > 0 && !link.isListed) this.#list(link);
-      else if (link.hasEnded) this.#lose(link, connectionAborted);
+      if (link.unreadBytes > 0 && !link.isListed) {
+        link.isListed = true;
+        this.#readable.push(link);
+      } else if (link.hasEnded && link.unreadBytes === 0) this.#lose(link, connectionAborted);
     }
-  }
-
-  #list(link: Link): void {
-    link.isListed = true;
-    this.#readable.push(link);
-  }
-
-  override arm(): boolean {
-    return this.#readable.length === 0 && super.arm();
+    this.hasMore = this.#readable.length > 0;
   }
 
   /** All frames of a turn leave together: when what runs now has ended. */

@@ -67,6 +67,9 @@ export class Transfers {
     this.#writer = writer;
   }
 
+  /** Either side has asked for one: most connections carry messages alone. */
+  isUsed = false;
+
   get waiting(): number {
     return this.#waiting.length;
   }
@@ -87,6 +90,7 @@ export class Transfers {
     extents: readonly Extent[],
     notification: bigint | undefined,
   ): void {
+    this.isUsed = true;
     const { memory } = this.#owner;
     // The caller may use the list again.
     const own = extents.slice();
@@ -167,6 +171,7 @@ export class Transfers {
 
   /** A request of the peer. */
   onRequest(kind: number, request: number, count: number, flags: number, bytes: Buffer, at: number): void {
+    this.isUsed = true;
     if (this.#served.size + this.#ends.length >= mostRequests)
       throw new FrameFault("it asks for too much at once");
     if (this.#served.has(request)) throw new FrameFault(`request ${request} is under way`);
