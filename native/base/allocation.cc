@@ -39,8 +39,8 @@ uint8_t* map(size_t bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : static_cast<uint8_t*>(memory);
 }
 
-/// Pages that the administrator has set aside. They are touched at once: where a control group has
-/// none left, the kernel refuses this call, but kills a process that touches them later.
+/// Pages that the administrator has set aside. They are touched at once. If a control group has no
+/// such page left, the kernel refuses this call; a process that touches them later is killed.
 uint8_t* mapReserved(size_t bytes) {
   uint8_t* memory = map(bytes, MAP_HUGETLB | 21 << MAP_HUGE_SHIFT);
   if (memory == nullptr) return nullptr;

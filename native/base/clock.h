@@ -8,7 +8,7 @@
 
 namespace cinnabar::base {
 
-/// On the clock that nobody sets.
+/// On the monotonic clock.
 inline uint64_t nowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

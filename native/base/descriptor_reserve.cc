@@ -53,8 +53,8 @@ unsigned turnAway(int listener, const std::function<void(int socket)>& say) {
     say(socket.get());
   }
   held.fill();
-  // Another thread took the descriptor that was held. Until one is free nobody can be turned away,
-  // and the listener stays readable: then at least not without a pause.
+  // Another thread took the reserved descriptor. Until one is free, no connection can be turned
+  // away and the listener stays readable. The pause keeps the caller from a busy loop.
   if (!held.fd) poll(nullptr, 0, 1);
   return turned;
 }

@@ -79,7 +79,7 @@ bool repair(uintptr_t address) {
 /// Passes a signal on that is not about a file.
 void passOn(int signal, siginfo_t* info, void* context) {
   if (formerAction.sa_flags & SA_SIGINFO) return formerAction.sa_sigaction(signal, info, context);
-  bool isSent = info->si_code <= 0;  // by kill(2) and the like: nothing raises it again
+  bool isSent = info->si_code <= 0;  // by kill(2) for example: no access raises it again
   if (formerAction.sa_handler == SIG_IGN && isSent) return;
   if (formerAction.sa_handler != SIG_DFL && formerAction.sa_handler != SIG_IGN)
     return formerAction.sa_handler(signal);
@@ -98,8 +98,8 @@ void onBusError(int signal, siginfo_t* info, void* context) {
   errno = error;
 }
 
-/// Sets the handler once. Again, where somebody has put the disposition back to what it was. A
-/// handler that came later stays: it may call this one.
+/// Sets the handler once, and again if other code has restored the former disposition. A handler
+/// that came later stays: it may call this one.
 void setHandler() {
   struct sigaction now;
   if (sigaction(SIGBUS, nullptr, &now) != 0) return;

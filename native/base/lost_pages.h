@@ -8,10 +8,11 @@
 namespace cinnabar::base {
 
 /// Watches a mapping of a file. An access to a page that the file has lost raises SIGBUS, which
-/// would end the process. While this lives, a signal handler of the process puts pages of zeros in
-/// the place of lost ones, marks the mapping as damaged, and the access goes on.
+/// would end the process. While this lives, a signal handler of the process replaces lost pages by
+/// zeros, marks the mapping as damaged, and the access goes on.
 ///
-/// A page is lost when somebody truncates the file, and when the system cannot read or allocate it.
+/// A page is lost when another program truncates the file, and when the system cannot read or
+/// allocate it.
 class LostPages {
  public:
   /// `begin` to `begin + length` are whole pages of `page` bytes, which `file` backs. The handler

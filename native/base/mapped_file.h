@@ -53,7 +53,7 @@ class MappedFile : public Allocation {
   std::shared_ptr<const Fd> alarm_;
   size_t page_;
   uint64_t bytes_;
-  bool hasLength_;  // a device has none
+  bool hasLength_;  // a device has no length
   mutable LostPages lost_;
 };
 

@@ -16,8 +16,8 @@ class Thread {
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
-  /// Whether there was a thread to be had. It takes no signals but SIGBUS of its own accesses:
-  /// others are for threads that know what to do with them.
+  /// Whether a thread could be started. It takes no signals but SIGBUS of its own accesses: other
+  /// signals are for threads that handle them.
   bool start(std::function<void()> body);
   bool runs() const { return static_cast<bool>(body_); }
   /// Waits for the thread's end, if the thread runs. Its owner has asked it to end before.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Cinnabar Authors
 
-// The functions of src/fabric/addon.ts on an open port. They read arguments, call the engine, and
-// shape results; nothing else.
+// The functions of src/fabric/addon.ts on an open port. They only read arguments, call the engine,
+// and shape results.
 
 #include <napi.h>
 

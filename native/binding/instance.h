@@ -26,7 +26,7 @@ namespace cinnabar::binding {
 /// before close or deregister. A SharedArrayBuffer cannot be detached.
 struct PortHolder {
   std::unique_ptr<engine::Port> port;
-  std::unique_ptr<engine::Guard> guard;  // whose lock is held whenever the port is used
+  std::unique_ptr<engine::Guard> guard;  // its lock is held whenever the port is used
   Wake* wake = nullptr;                  // deletes itself
   Hold slab;
   Hold ring;

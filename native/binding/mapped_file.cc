@@ -22,7 +22,7 @@ using Info = Napi::CallbackInfo;
 
 constexpr uint64_t kMostFileOffset = uint64_t{1} << 53;
 
-/// The file whose memory the buffer shows.
+/// The file that the buffer maps.
 std::shared_ptr<MappedFile> fileOf(napi_env env, napi_value buffer) {
   uint8_t* bytes;
   size_t length;

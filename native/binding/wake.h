@@ -26,7 +26,7 @@ class Wake {
   bool start(bool retry);
   /// Calls back after a while even if nothing comes.
   void retryLater();
-  /// Calls back no more. `watches`: the loop keeps the descriptor, because another `start` follows
+  /// Stops calling back. `watches`: the loop keeps the descriptor, because another `start` follows
   /// soon. That saves two system calls, but each turn of the loop looks at the descriptor.
   void stop(bool watches = false);
   /// Calls back as soon as the loop turns, whether it waits or not. From any thread, until

@@ -23,8 +23,8 @@ struct Address {
   std::unique_ptr<Vouch> vouch;
 };
 
-/// A port's addresses, by numbers that are given again, but not before the ring was read: word of
-/// the former bearer may be in it.
+/// A port's addresses, by number. A number is reused only after the ring was read: until then it
+/// may hold completions of the former address.
 class AddressTable {
  public:
   static constexpr uint32_t kMost = 1u << 20;

@@ -23,8 +23,8 @@ constexpr uint64_t kForEver = UINT64_MAX;
 constexpr uint64_t kLeaveNs = 5 * kMs;
 // The owner of a polled port comes at least each 10 ms (binding/wake.cc).
 constexpr uint64_t kPolledLeaveNs = 40 * kMs;
-// A guard whose owner sleeps looks less and less often. After a second of quiet it waits for the
-// descriptor. While there is traffic it does not: it would wake each time that its owner does.
+// A guard looks less and less often while its owner sleeps. After a second of quiet it waits for
+// the descriptor. It does not while there is traffic: it would wake each time that its owner does.
 constexpr uint64_t kSeldomNs = 40 * kMs;
 constexpr uint64_t kQuietNs = 1000 * kMs;
 // Between turns where there is no room for what comes, or where the owner has the lock.
@@ -41,8 +41,9 @@ constexpr uint64_t kNeglectNs = 250 * kMs;
 constexpr int kExitWaits = 1000;
 constexpr useconds_t kExitWaitUs = 1000;
 
-// process.exit() on Node's main thread closes no ports, and the end of the process takes libfabric
-// apart. So a guard enters the provider only through this gate, which closes for good before that.
+// process.exit() on Node's main thread closes no ports, and the end of the process destroys
+// libfabric. So a guard enters the provider only through this gate, which closes for ever before
+// that.
 class ExitGate {
  public:
   static ExitGate& instance() {
@@ -141,7 +142,7 @@ Absences Guard::absences() const {
   return all;
 }
 
-/// Where there is neither a thread nor a descriptor to be had, the port goes unguarded.
+/// Without a thread or a descriptor for it, the port goes unguarded.
 void Guard::start() {
   if (!signal_) return;
   ExitGate::instance();
@@ -245,7 +246,7 @@ void Guard::standIn(uint64_t turn, bool asleep, uint64_t sinceNs) {
   }
 }
 
-/// One turn in the owner's place, if the lock is to be had; false if the owner is there.
+/// One turn for the owner, if the lock is free; false if the owner is there.
 bool Guard::tryTurn(uint64_t now, StandIn* outlook) {
   outlook->next = StandIn::Next::pause;
   Lock lock(mutex_, std::try_to_lock);

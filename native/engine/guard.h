@@ -28,8 +28,8 @@ struct Owner {
   static std::shared_ptr<Owner> current();
 
   std::atomic<uint64_t> turns = 0;       // of all its ports; it alone writes
-  std::atomic<uint32_t> guards = 0;      // whose ports are relevant
-  std::atomic<uint32_t> standingIn = 0;  // those that do
+  std::atomic<uint32_t> guards = 0;      // guards of relevant ports
+  std::atomic<uint32_t> standingIn = 0;  // those that stand in for their owner
 };
 
 /// A thread that stands in for the owner of a port, the thread that opened it, while that computes.

@@ -52,16 +52,17 @@ enum class Gauge : uint32_t {
 };
 constexpr uint32_t kLastGauge = 13;
 
-/// No address: of memory whose key any peer may have.
+/// Not an address: the key of this memory is for every peer.
 constexpr uint32_t kAnybody = UINT32_MAX;
 
-/// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node.
+/// One endpoint with its slots, regions, addresses and queues. Does not know Node.
 ///
-/// One thread at a time: the one that reads the ring, or the guard in its absence (guard.h). The
-/// guard calls `standIn` and what is const; all else is the reader's.
+/// For one thread at a time: the one that reads the ring, or the guard in its absence (guard.h).
+/// The guard calls `standIn` and const functions; all others are the reader's.
 ///
-/// Hot functions return 0 or more on success and a negated libfabric error otherwise. -FI_EAGAIN is
-/// never returned: what the provider cannot take now waits here, first come, first served for each
+/// Hot functions return 0 or more on success and a negated libfabric error otherwise. They never
+/// return -FI_EAGAIN. What the provider cannot take now waits here, in order for each address, and
+/// progress tries it again.
 /// address, and is tried again by progress.
 class Port {
  public:
@@ -83,7 +84,7 @@ class Port {
 
   int admit(const uint8_t* address, size_t length);
   int forget(uint32_t address);
-  /// Who is behind an address, where the kernel says so; nullptr elsewhere.
+  /// The process behind an address, where the kernel reports it; nullptr elsewhere.
   const transport::ProcessCredentials* processOf(uint32_t address);
   fabric::Result<fabric::RawAddress> addressOf(const std::string& hostOrName,
                                                uint32_t service) const {
@@ -130,7 +131,7 @@ class Port {
   /// error.
   int vouch(uint32_t address, Vouch vouch);
   void unvouch(uint32_t address);
-  /// Whether anybody might miss the reader: peers that are vouched for, or may use memory of
+  /// Whether a peer might miss the reader: a peer that gets vouches, or one that may use memory of
   /// ours.
   bool isRelevant() const { return !vouches_.byMark.empty() || regions_.granted() > 0; }
 
@@ -215,7 +216,7 @@ class Port {
   bool asleep_ = false;
   bool tookIn_ = false;         // a look before a sleep has found something
   bool yieldsGiveWay_ = false;  // the last yield of a spin has let another thread run
-  /// When a spin yields. Zero: since the last news, none has begun.
+  /// When a spin yields. Zero: no spin has begun since the last news.
   std::chrono::steady_clock::time_point yieldAt_{};
 };
 

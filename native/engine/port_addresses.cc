@@ -12,7 +12,7 @@ namespace cinnabar::engine {
 
 int Port::admit(const uint8_t* bytes, size_t length) {
   if (addresses_.isFull()) return -FI_ENOSPC;
-  // What has ended before is no news for who comes now.
+  // An end in the past is not news for a peer that is admitted now.
   if (transport_->hasNews()) takeNews();
   transport::Peer* peer = nullptr;
   int status = transport_->admit(bytes, length, &peer);
@@ -45,7 +45,7 @@ void Port::tellDisconnected() {
   disconnected_.clear();
 }
 
-/// Gives a forgotten address back once the provider holds nothing of it any more.
+/// Frees a forgotten address once the provider has completed all of its operations.
 void Port::settle(uint32_t index) {
   Address& address = addresses_[index];
   if (!address.forgotten || address.posted > 0) return;
@@ -54,7 +54,7 @@ void Port::settle(uint32_t index) {
   addresses_.giveBack(index);
 }
 
-/// Whether another address that is in use stands for the same connection.
+/// Whether another address in use has the same connection.
 bool Port::isShared(uint32_t index) {
   for (uint32_t other = 0; other < addresses_.size(); ++other) {
     if (other == index || addresses_.find(other) == nullptr) continue;

@@ -255,7 +255,7 @@ void Port::retryWaiting() {
     }
     int status = 0;
     while (!address.queue.empty()) {
-      // Out of the queue first: who takes it may put it into another.
+      // Out of the queue first: the code that posts it may put it into another queue.
       Operation* operation = address.queue.pop();
       status = post(*operation, address);
       if (status == -FI_EAGAIN) {

@@ -19,13 +19,12 @@ constexpr size_t kBatch = 64;
 constexpr size_t kMostAtOnce = 512;
 // While bytes move, a spin goes on for so long at most: as long as a share of shm's copies.
 constexpr auto kLongestSpin = std::chrono::microseconds(120);
-// A yield that takes so long has given the processor to somebody who needs it for more than a
-// moment.
+// A yield that takes so long has given the processor to a thread that needs it for longer.
 constexpr auto kLateYield = std::chrono::microseconds(100);
 // A yield that takes longer than this has let another thread run.
 constexpr auto kEmptyYield = std::chrono::nanoseconds(1500);
-// How long spins look before they yield, where the last yield let nobody run. An answer that comes
-// at once comes sooner.
+// How long spins look before they yield, if the last yield let no other thread run. An answer that
+// comes at once comes sooner.
 constexpr auto kPatience = std::chrono::microseconds(20);
 
 // Bytes go on coming while others are taken in. Bounded, so that the caller's loop turns.
@@ -74,9 +73,9 @@ void Port::spin(uint32_t spinUs, bool looked) {
   auto end = now + pause;
   uint64_t moved = transport_->movedBytes();
   bool hasMoved = false;
-  // The peer may need this very processor: a spin that does not give way holds up the answer for
-  // the rest of our time slice. Where the last yield let somebody run, each look follows a yield.
-  // Elsewhere a yield costs more than many looks, so it is rare. While bytes move, no peer is
+  // The peer may need this very processor: a spin that does not yield delays the answer for the
+  // rest of our time slice. If the last yield let another thread run, each look follows a yield.
+  // Otherwise a yield costs more than many looks, so it is rare. While bytes move, no peer is
   // waited for.
   if (yieldsGiveWay_)
     yieldAt_ = now;

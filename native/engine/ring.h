@@ -23,7 +23,8 @@ enum class Completion : uint32_t {
   transfer = 3,
   peerGone = 4,
   notification = 5,
-  turnedAway = 6,  // token: for lack of descriptors, in all; bytes: for what they sent
+  // token: connections for lack of descriptors, in all; bytes: those for what they sent
+  turnedAway = 6,
   /// The message in a send slot waits elsewhere, and the slot is free again. `sent` follows with
   /// the token in `high`.
   parked = 7,
@@ -90,7 +91,8 @@ class Ring {
     if (entry.kind != Completion::sent || entry.status != 0) newsTail_ = tail_;
   }
 
-  /// Calls `back(slot)` for every receive slot whose entry the head has passed since the last call.
+  /// Calls `back(slot)` for the receive slot of every entry that the head has passed since the last
+  /// call.
   template <typename F>
   void reclaim(F&& back) {
     for (uint32_t end = head(); reclaimed_ != end; ++reclaimed_) {

@@ -34,8 +34,8 @@ struct Vouch {
   uint64_t forNs = 0;            // how long of one absence the guard sends it
   bool asked = false;            // the peer has sent something in this absence
   uint64_t dueNs = 0;
-  std::unique_ptr<crypto::Aead> seal;  // nobody else's, as each count is sealed once; or nullptr
-  uint64_t sealed = 0;                 // how many were
+  std::unique_ptr<crypto::Aead> seal;  // used here only, as each count is sealed once; or nullptr
+  uint64_t sealed = 0;                 // how many messages were sealed
 };
 
 /// The addresses that are vouched for.
@@ -49,7 +49,7 @@ struct StandIn {
   enum class Next {
     again,  // there is more to do at once
     sleep,  // on the descriptor
-    pause,  // there is no room for what comes, so the descriptor may say so without end
+    pause,  // no room for completions, so the descriptor may stay readable
   };
   Next next = Next::again;
   uint64_t untilNs = UINT64_MAX;  // not to sleep for longer, whatever the descriptor says

@@ -42,7 +42,7 @@ bool isShmName(std::string_view name);
 /// Whether the name of an endpoint is the path of a socket.
 bool isShmPath(std::string_view name);
 
-/// A name for an endpoint that was given none.
+/// A random name for an endpoint without one.
 std::string drawShmName();
 
 /// The address of a named shared-memory endpoint: `fi_shm://` and the name, ended by a zero byte as

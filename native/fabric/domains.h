@@ -32,8 +32,8 @@ struct DomainReport {
   std::string firmware;
 };
 
-/// All domains of a provider, over IPv4 and IPv6 where its addresses are such. None where it cannot
-/// be used.
+/// All domains of a provider, over IPv4 and IPv6 where it has such addresses. Empty where the
+/// provider is unusable.
 std::vector<DomainReport> domainsOf(const Library& library, const Provider& provider);
 
 }  // namespace cinnabar::fabric

@@ -109,8 +109,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.hidesRefusals = has(Quirk::hidesRefusals);
   traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
-  // Whether a write can carry data to its target, whose completion then also says how many bytes
-  // came.
+  // Whether a write can carry data to its target. The target's completion then also has the number
+  // of bytes.
   if (!has(Quirk::hidesWrites) && info->domain_attr->cq_data_size >= sizeof(uint64_t))
     traits.immediateBytes = sizeof(uint64_t);
   auto fail = [&](const char* op, int status) {

@@ -68,13 +68,13 @@ struct EndpointTraits {
   bool provesWrites = false;
   /// Connections that the completion queue has room for; 0: any number.
   size_t maxPeers = 0;
-  /// A registration that is closed is void at once, for what is under way too.
+  /// A closed registration is void at once, for transfers under way too.
   bool revokesKeys = false;
   /// Removing an address ends the connection to it (transport/verbs/connection_addresses.h).
   bool endsConnections = false;
-  /// How long it stays though nobody uses it. A connect waits as long by default.
+  /// How long an address without a user stays. A connect waits as long by default.
   std::chrono::milliseconds linger{5000};
-  /// If not 0, the provider itself ends a connection on which something has failed, within so long.
+  /// If not 0, the provider itself ends a connection after a failure, within this time.
   /// Until then its address rests, and is not removed.
   std::chrono::milliseconds rest{0};
   /// The device library completes requests otherwise than libfabric is entitled to think.

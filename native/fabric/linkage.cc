@@ -15,7 +15,7 @@
 namespace cinnabar::fabric {
 namespace {
 
-// The relocations by which a table's word becomes the address of a function.
+// The relocations that put a function's address into an entry of a table.
 #if defined(__x86_64__)
 constexpr uint32_t kSlotTypes[] = {R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT};
 #elif defined(__aarch64__)

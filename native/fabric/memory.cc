@@ -10,8 +10,8 @@
 namespace cinnabar::fabric {
 
 uint64_t randomNumber() {
-  // A system call for each would be most of what a registration costs. This much arrives whole
-  // (getrandom(2)).
+  // A system call for each number would be most of a registration's cost. getrandom(2) delivers
+  // this many bytes whole.
   thread_local std::array<uint64_t, 32> numbers;
   thread_local size_t left = 0;
   for (;;) {

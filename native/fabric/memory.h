@@ -10,7 +10,7 @@
 
 namespace cinnabar::fabric {
 
-/// What a peer may do with a region; a region with none serves local transfers only.
+/// The rights of peers to a region; a region without rights serves local transfers only.
 constexpr uint32_t kRemoteRead = 1;
 constexpr uint32_t kRemoteWrite = 2;
 /// No right of a peer's: our own transfers read the memory and never write it.
@@ -76,7 +76,7 @@ class Region {
   Fid<fid_mr> local_;  // for our own use
 };
 
-/// A 64-bit number nobody can guess, never 0.
+/// A 64-bit number that cannot be guessed, never 0.
 uint64_t randomNumber();
 
 }  // namespace cinnabar::fabric

@@ -51,7 +51,7 @@ constexpr std::array kPatches = {
                false},
 };
 
-// The first release with Linux's soft-iWARP, and the first whose sources were not read.
+// The first release with Linux's soft-iWARP, and the first release with unread sources.
 constexpr base::KernelVersion kFirstSoftIwarp{5, 3};
 constexpr base::KernelVersion kUnknownSoftIwarp{7, 4};
 

@@ -9,10 +9,9 @@
 
 namespace cinnabar::fabric {
 
-/// What Cinnabar changes that belongs to somebody else: tables and private structures of
-/// libraries, and one right of the process. Each is done only where a fault of that very version
-/// makes it necessary, or where the user asks for it on a version that is not known, and each can
-/// be switched off.
+/// Run-time changes to other libraries and to the process: tables, private structures, and one
+/// right of the process. A change is made only if a fault of that version makes it necessary, or if
+/// the user asks for it on an unknown version. Each change can be switched off.
 enum class Patch {
   softIwarp,           // transport/verbs/soft_iwarp.h
   processCopies,       // transport/shm/process_memory.h
@@ -24,9 +23,9 @@ enum class Patch {
 struct PatchEntry {
   Patch patch;
   const char* name;     // in the variables below
-  const char* library;  // whose it is
-  const char* what;     // is changed
-  const char* why;      // and what happens without it
+  const char* library;  // the library that is changed
+  const char* what;     // what is changed
+  const char* why;      // the fault without the change
   /// Whether the user may ask for it on a version that the tables do not have.
   bool canBeForced;
 };
@@ -50,14 +49,15 @@ struct PatchSwitches {
 /// What may be done here. `isNeeded` is what the versions say.
 PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitches& switches);
 
-/// Whether the fault is in this version: of libfabric, or of Linux (uname(2)). False for what no
+/// Whether this version has the fault: of libfabric, or of Linux (uname(2)). False for patches that
+/// do not depend on a version.
 /// version decides.
 bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel);
 
 /// On this machine, with the loaded libfabric.
 bool allowsPatch(Patch patch);
 PatchState patchState(const PatchEntry& entry);
-/// Version of what a patch concerns: "1.17", or the kernel's release.
+/// Version of the patched library or kernel: "1.17", or the kernel's release.
 std::string patchedVersion(Patch patch);
 
 /// It was applied.

@@ -8,8 +8,8 @@
 
 namespace cinnabar::fabric {
 
-/// What providers of some libfabric versions do otherwise than libfabric's pages say, by what is
-/// done about it here.
+/// Deviations of providers of some libfabric versions from libfabric's pages. Each is named by its
+/// fault and described by the remedy here.
 enum class Quirk {
   /// Wait for the descriptor inside the queue's, the one that watches the sockets.
   innerWaitFd,
@@ -19,7 +19,7 @@ enum class Quirk {
   losesInjected,
   /// Register message buffers for nothing that a peer could use.
   copiesMessages,
-  /// Keep an address for some seconds though nobody uses it.
+  /// Keep an address without a user for some seconds.
   endsConnections,
   /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
   /// until it is gone.

@@ -9,8 +9,8 @@
 
 namespace cinnabar::fabric {
 
-/// Why no verbs endpoint can be had at an address, with what to do about it; nothing where nothing
-/// stands against it that can be seen from here. `source` may be empty: any device then.
+/// Why an address has no verbs endpoint, with the remedy; nullopt if no obstacle is visible from
+/// here. `source` may be empty: any device then.
 std::optional<Failure> verbsObstacle(const Library& library, const Provider& provider,
                                      const RawAddress& source);
 

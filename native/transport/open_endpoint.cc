@@ -19,8 +19,8 @@
 namespace cinnabar::transport {
 namespace {
 
-/// An endpoint of a fabric whose addresses libfabric resolves. Tests put another provider in its
-/// place (`request.provider`), since the hardware is rare.
+/// An endpoint of a fabric with addresses that libfabric resolves. Tests use another provider
+/// (`request.provider`), since the hardware is rare.
 fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest& request) {
   const fabric::Library* library = fabric::library();
   if (library == nullptr) return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
@@ -88,7 +88,7 @@ std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
 
 namespace {
 
-/// A tcp endpoint, with a watch over its sockets where that can be had.
+/// A tcp endpoint, with a watch over its sockets where that is possible.
 fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
   bool isWatched = fabric::library() != nullptr && tcp::watchSockets();
   auto watch = isWatched ? std::make_unique<tcp::SocketWatch>() : nullptr;

@@ -98,7 +98,7 @@ struct Operation : Context {
   enum class Type : uint8_t { send, read, write };
   enum class State : uint8_t {
     idle,
-    waiting,  // in its address's queue; the provider knows nothing of it
+    waiting,  // in its address's queue, unknown to the provider
     moving,   // by the transport itself
     posted,   // at the provider, which may touch the memory and this record until it completes
   };
@@ -171,7 +171,7 @@ class Pool {
   }
   size_t used() const { return all_.size() - free_.size() - retired_.size(); }
 
-  /// All of them, those given back too.
+  /// All records, those given back included.
   template <typename F>
   void each(F&& visit) {
     for (T& record : all_) visit(record);

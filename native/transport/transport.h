@@ -22,7 +22,7 @@ namespace cinnabar::transport {
 /// How many connections others may make, and what they may make a port hold.
 struct ConnectionBounds {
   uint32_t connections = UINT32_MAX;
-  uint32_t idleMs = UINT32_MAX;   // of a connection that belongs to nobody the port knows
+  uint32_t idleMs = UINT32_MAX;   // of a connection without a peer that the port knows
   uint32_t holding = UINT32_MAX;  // connections that keep a receive for a message in part
 };
 
@@ -52,7 +52,7 @@ struct Peer {
   /// 0, or what operations to it end with, because it is gone; and the transport's own number.
   uint32_t ended = 0;
   uint32_t endedDetail = 0;
-  /// Who it is, where the kernel says so.
+  /// The peer's process, where the kernel reports it.
   std::optional<ProcessCredentials> process;
 };
 
@@ -80,7 +80,7 @@ struct Turned {
   uint64_t away = 0;       // for lack of descriptors
   uint32_t code = 0;       // the last one's error number
   uint64_t malformed = 0;  // what they sent was not libfabric's
-  uint64_t shed = 0;       // ended because they were too many, held too much or belonged to nobody
+  uint64_t shed = 0;       // ended: they were too many, held too much or belonged to no peer
 };
 
 /// What happened beside the queue.
@@ -90,19 +90,19 @@ struct News {
     uint32_t code;  // an error number
   };
   std::vector<Unreachable> unreachable;
-  /// Whose connections have ended. What they had sent before may still be in the queue.
+  /// Peers whose connections have ended. Earlier messages of them may still be in the queue.
   std::vector<fi_addr_t> disconnected;
   Turned turned;
 };
 
-/// What moves a port's messages and transfers.
+/// Moves a port's messages and transfers.
 ///
-/// fabric_transport.h is libfabric's plain case, on which tcp/ and verbs/ stand. shm/ does without
+/// fabric_transport.h is libfabric's plain case, the base of tcp/ and verbs/. shm/ does not use
 /// libfabric. A port calls it on its own thread only, or on its guard's in an absence
 /// (engine/guard.h).
 ///
-/// On the path of a message a port makes one call of this class to send, one to look for what a
-/// turn should do, and three in each poll. docs/design/transport.md has what they cost.
+/// For a message a port makes one call of this class to send, one to decide what a turn should do,
+/// and three in each poll. docs/design/transport.md has their costs.
 class Transport {
  public:
   /// Opens the endpoint that suits the request, and what it needs beside it.
@@ -125,7 +125,7 @@ class Transport {
   virtual int waitFd() const { return traits().waitFd; }
   /// Whether `look` reports the end of a peer.
   virtual bool reportsDeath() const { return false; }
-  /// Whether nobody uses a region any more once `isCopied` says so.
+  /// Whether a region has no user any more once `isCopied` returns false.
   virtual bool revokesKeys() const { return traits().revokesKeys; }
   /// Whether a transfer that its owner refuses ends without a reason, and the connection with it.
   virtual bool refusesSilently() const { return true; }
@@ -142,11 +142,11 @@ class Transport {
   /// 0 or a negated error.
   virtual int admit(const uint8_t* address, size_t length, Peer** into) = 0;
   virtual void release(Peer& peer) = 0;
-  /// Nobody speaks with the peer any more. Whether that ends what the provider has of it: it will
-  /// complete it with an error soon.
+  /// The port has no user of the peer any more. Returns whether this ends the provider's operations
+  /// with the peer: they complete with an error soon.
   virtual bool cutOff(Peer&) { return false; }
-  /// Nobody speaks with the peer any more, and what the provider has of it did not complete for
-  /// `traits().linger`. Asked where the transport `endsConnections`.
+  /// The port has no user of the peer any more, and the provider's operations with it did not
+  /// complete for `traits().linger`. Called where the transport `endsConnections`.
   virtual void endConnection(Peer&) {}
 
   /// Whether `takeNews` has something. Asked in every poll, so it is no call.
@@ -159,7 +159,7 @@ class Transport {
   virtual bool countsConnections() const { return watchesSockets(); }
   virtual size_t connectionCount() const { return connections().size(); }
   virtual uint64_t connectionsMade() const { return 0; }
-  /// Whether bytes from anybody who can connect go to a provider that believes them.
+  /// Whether the provider trusts the bytes of every peer that can connect.
   virtual bool trustsStreams() const { return traits().trustsStreams; }
 
   // Operations. Each has its peer set.
@@ -184,7 +184,7 @@ class Transport {
   virtual ssize_t receive(void* bytes, size_t length, void* descriptor, void* context) = 0;
   /// Takes completions out (fi_cq_read(3)): how many, -FI_EAGAIN or -FI_EAVAIL.
   virtual ssize_t read(fi_cq_data_entry* entries, size_t count) = 0;
-  /// The error that `read` came upon (fi_cq_readerr(3)): 1, or none.
+  /// The error that `read` found (fi_cq_readerr(3)): 1, or no error.
   virtual ssize_t readError(fi_cq_err_entry* into) = 0;
 
   // What the transport moves by itself

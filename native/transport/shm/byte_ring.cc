@@ -53,7 +53,7 @@ std::unique_ptr<RingReader> RingReader::create(size_t capacity) {
   base::Fd fd(memfd_create("cinnabar-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return nullptr;
   auto bytes = static_cast<off_t>(pageBytes() + capacity);
-  // Reserved, so that nobody is killed by a page that cannot be had.
+  // Reserved, so that a missing page does not kill a process later.
   if (int code = posix_fallocate(fd.get(), 0, bytes); code != 0) {
     errno = code;
     return nullptr;

@@ -11,10 +11,10 @@
 
 namespace cinnabar::shm {
 
-// Records from one writer to one reader, in memory that both map. Each of two ports that know each
-// other owns the ring that it reads.
+// Records from one writer to one reader, in memory that both map. Each of two neighbour ports owns
+// the ring that it reads.
 //
-// The memory is a memfd whose size is sealed:
+// The memory is a memfd of sealed size:
 //
 //   a page      how far the reader has come, and whether the writer waits for room
 //   capacity    records, a power of two
@@ -27,11 +27,11 @@ namespace cinnabar::shm {
 //   bytes
 //
 // The word of the length is the flag. A writer fills a record, clears the word behind it, and then
-// sets the record's own. So there is no lock and no end that is shared: a writer that is killed
-// leaves what it had published, and nothing else.
+// sets the record's own word. So the ring has no lock and no shared end. A writer that is killed
+// leaves only what it had published.
 //
 // Neither side trusts the other. A reader fetches a length once and bounds it, and copies a record
-// before it looks inside. A writer takes a position that cannot be for a full ring.
+// before it looks inside. A writer treats an impossible position as a full ring.
 
 /// What a record is. Numbers are in memory that processes share: docs/design/shm.md.
 enum class RecordKind : uint32_t {
@@ -45,8 +45,8 @@ enum class RecordKind : uint32_t {
 constexpr size_t kLeastRingBytes = 128 << 10;
 constexpr size_t kMostRingBytes = 64 << 20;
 
-/// The capacity of a ring whose messages have at most `messageBytes`: four of them fit. 0 if there
-/// is no such ring.
+/// The capacity of a ring for messages of at most `messageBytes`: four of them fit. 0 if no ring is
+/// that large.
 size_t ringBytesFor(size_t messageBytes);
 
 /// A cache line for each side. Each is a hint where it comes from the other.
@@ -124,10 +124,10 @@ class RingReader {
   bool hasRecord() const { return mapping_->word(position_).load(std::memory_order_relaxed) != 0; }
   /// Goes past the record that `look` gave.
   void pop(const Record& record) { position_ += RingMapping::recordBytes(record.length); }
-  /// Gives the writer the room of what was popped. Whether the writer waits for it.
+  /// Frees the room of popped records for the writer. Returns whether the writer waits for room.
   ///
-  /// A writer that waits has seen a ring that was more than half full. Looking for it after each
-  /// quarter therefore meets it before the ring is empty.
+  /// A waiting writer has seen a ring that was more than half full. So a look after each quarter
+  /// finds the writer before the ring is empty.
   bool release() {
     mapping_->page().head.store(position_, std::memory_order_release);
     if (position_ - looked_ < mapping_->capacity() / 4) return false;
@@ -150,7 +150,7 @@ class RingReader {
 class RingWriter {
  public:
   /// Owns the descriptor from now on, whatever it returns. nullptr unless it is a ring of that
-  /// capacity whose size is sealed: memory that shrinks under a mapping raises SIGBUS.
+  /// capacity with a sealed size: memory that shrinks under a mapping raises SIGBUS.
   static std::unique_ptr<RingWriter> adopt(base::Fd fd, size_t capacity);
 
   size_t mostRecordBytes() const { return mapping_->mostRecordBytes(); }

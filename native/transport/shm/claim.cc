@@ -44,7 +44,7 @@ base::Fd bindName(std::string_view name) {
   return socket;
 }
 
-/// Who has bound a name.
+/// The process that has bound a name.
 struct Holder {
   /// A process that is opening does not listen yet.
   bool listens = false;
@@ -91,7 +91,7 @@ fabric::Failure taken(const std::string& name, const Holder& holder) {
 /// Takes the lock of a path. A dead owner's socket is removed.
 fabric::Result<base::Fd> lockPath(const std::string& path) {
   std::string file = path + ".lock";
-  // Who has a lease of the file would keep open(2) waiting.
+  // Without O_NONBLOCK a process with a lease of the file would keep open(2) waiting.
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   base::Fd lock(open(file.c_str(), kFlags, S_IRUSR | S_IWUSR));
   if (!lock)

@@ -70,7 +70,7 @@ int DirectCopies::copyRuns(Operation& operation, Neighbour& neighbour, const Reg
   size_t count = 0;
   uint64_t left = kCopyBytes / slowdown_;
   KeyRange range;
-  uint64_t key = 0;  // whose range it is
+  uint64_t key = 0;  // of the mapped range
   int refusal = 0;
   doorbell_.beginCopy();
   while (left > 0 && operation.extent < operation.extents.size()) {

@@ -13,9 +13,8 @@ namespace cinnabar::shm {
 /// The largest piece of a direct copy.
 constexpr uint64_t kCopyBytes = 256 << 10;
 
-/// Reads and writes of neighbours' memory as copies between the processes (process_memory.h), a
-/// piece of each operation in turn. They share the thread with everything else, so there is an end
-/// to how much of a turn they take.
+/// Reads and writes of neighbours' memory as copies between the processes (process_memory.h). A
+/// turn copies a piece of each operation, and has a bound, since the thread has other work.
 class DirectCopies {
  public:
   /// `doorbell` outlives this.
@@ -26,7 +25,7 @@ class DirectCopies {
     operation.state = transport::Operation::State::moving;
     copies_.push(&operation);
   }
-  /// Copies for what is left of the turn. Those that are over are appended.
+  /// Copies for the rest of the turn. Appends the finished operations to `over`.
   void advance(const transport::RegionTable& regions, std::vector<transport::Ended>& over);
   /// Takes an address's copies out.
   std::vector<transport::Operation*> takeBack(uint32_t address) { return copies_.takeOut(address); }

@@ -11,13 +11,13 @@
 
 namespace cinnabar::shm {
 
-// Nobody but its senders can wake a port that sleeps. Each port shares a page that its peers may
-// read. A sender that reads there that the port sleeps sends a packet over the socket between the
-// two. Sleeping is a Dekker handshake: the sleeper says that it sleeps, fences and looks once more;
-// the sender posts, fences and looks at the page. At least one of them sees the other.
+// Only its senders can wake a sleeping port. Each port shares a page that its peers may read. A
+// sender that reads there that the port sleeps sends a packet over the socket between the two.
+// Sleeping is a Dekker handshake. The sleeper stores that it sleeps, fences and looks once more;
+// the sender posts, fences and looks at the page. At least one of them sees the other's store.
 //
 // An eventfd would be cheaper. But all peers would share its open file description, so each of them
-// could make it block, fill it or empty it. A port shares no end of its socket with anybody.
+// could make it block, fill it or empty it. A port shares no end of its socket.
 
 /// Laid out for peers of any build: fixed offsets, a cache line each. The port alone writes.
 struct DoorbellPage {
@@ -47,8 +47,8 @@ class Doorbell {
     if (sleeps_ % 2 != 0) page_->sleeps.store(++sleeps_, std::memory_order_relaxed);
   }
   /// Until `endCopy` has been called as often, this port may be touching a neighbour's memory. Look
-  /// keys up in between: their owner clears a key, fences and reads the word, so that one of the
-  /// two sees the other.
+  /// keys up in between. Their owner clears a key, fences and reads the word, so that one of the
+  /// two sees the other's store.
   void beginCopy() {
     if (copies_++ > 0) return;
     page_->copying.store(++copying_, std::memory_order_relaxed);

@@ -65,8 +65,8 @@ struct Received {
   base::Fd ring;
 };
 
-/// What goes along with a hello, and with nothing else: the doorbell's page, the key table, and the
-/// ring that the receiver of the hello writes to.
+/// The descriptors of a hello; no other message has any: the doorbell's page, the key table, and
+/// the ring that the receiver of the hello writes to.
 struct HelloDescriptors {
   int page = -1;
   int keys = -1;

@@ -11,9 +11,9 @@
 
 namespace cinnabar::shm {
 
-// The kernel knows nothing of keys when processes copy directly. So each port publishes the keys
-// that it has given out, in a page that its neighbours map read-only. A neighbour looks there
-// before it copies. See docs/design/bulk.md.
+// The kernel does not check keys when processes copy directly. So each port publishes the keys that
+// it has given out, in a page that its neighbours map read-only. A neighbour looks there before it
+// copies. See docs/design/bulk.md.
 
 /// The layout is fixed, since peers may have other builds. One thread of one process writes while
 /// others read: it writes the fields before the key, and clears the key before it changes them.
@@ -25,13 +25,13 @@ struct KeyEntry {
 };
 static_assert(sizeof(KeyEntry) == 32 && std::atomic<uint64_t>::is_always_lock_free);
 
-// The low bits of a key name a place, and the key lies in one of the kKeyWindow places from there.
-// A search looks at all of them, so a removed key leaves no mark.
+// The low bits of a key select a place. The key lies in one of the kKeyWindow places from there. A
+// search looks at all of them, so a removed key leaves no mark.
 constexpr size_t kKeyEntries = 1 << 16;
 constexpr size_t kKeyWindow = 16;
 constexpr size_t kKeysBytes = kKeyEntries * sizeof(KeyEntry);
 
-/// What a key stands for.
+/// The memory of a key.
 struct KeyRange {
   uint64_t base = 0;
   uint64_t length = 0;

@@ -51,7 +51,7 @@ struct Neighbour : transport::Peer {
   bool isRead() const { return !inbound || !inbound->hasRecord(); }
 };
 
-/// A neighbour that was in the middle of a copy, and its word then.
+/// A neighbour in the middle of a copy, and its word then.
 struct UnderWay {
   uint32_t neighbour;
   uint32_t word;
@@ -80,16 +80,16 @@ class Neighbours {
 
   /// Takes a ring of each neighbour that has sent something. Whether there was such a ring.
   bool takeRings();
-  /// Handles whatever happened on the sockets, without blocking. Neighbours that ended, and whose
-  /// ring was read, are appended to `gone`; those without references are dropped.
+  /// Handles all events on the sockets, without blocking. Appends ended neighbours with drained
+  /// rings to `gone`; drops those without references.
   void poll(std::vector<transport::Peer*>& gone);
-  /// Whether somebody is between hello and ready, so that polling soon is worth it.
+  /// Whether a neighbour is between hello and ready, so that polling soon is useful.
   bool isMeeting() const { return meeting_ > 0; }
   /// Whether a neighbour has ended and is not reported yet.
   bool hasEnded() const { return !ended_.empty(); }
-  /// Those whose rings are read.
+  /// The neighbours whose rings are read.
   const std::vector<Neighbour*>& readable() const { return readable_; }
-  /// Has given us what no honest peer gives.
+  /// The neighbour has sent what no honest peer sends.
   void expel(Neighbour& neighbour);
   /// The same for the one that never ends a copy.
   void expel(const UnderWay& copy);

@@ -38,7 +38,7 @@ std::optional<transport::ProcessCredentials> credentialsOf(int socket) {
 
 bool isAmbiguous(uid_t uid, const std::string& map) {
   if (uid != overflowUid()) return false;
-  // One range of every uid there is: nobody is outside. (The last number is no uid.)
+  // One range of all uids: no user is outside. (The last number is not a uid.)
   std::istringstream text(map);
   uint64_t inside = 0, outside = 0, count = 0;
   return !(text >> inside >> outside >> count && inside == 0 && count == UINT32_MAX);

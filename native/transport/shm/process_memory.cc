@@ -36,8 +36,8 @@ int copyAll(Copy copy, pid_t pid, iovec* local, iovec* remote, size_t count, uin
     if (moved < 0 && errno == EINTR) continue;
     if (moved <= 0) return moved == 0 ? EFAULT : errno;
     *done += static_cast<uint64_t>(moved);
-    // The kernel stops in front of what it cannot touch, and says why only when asked to begin
-    // there.
+    // The kernel stops in front of memory that it cannot touch. It reports the reason only for a
+    // call that begins there.
     for (auto left = static_cast<size_t>(moved); left > 0;) {
       size_t here = left < local->iov_len ? left : local->iov_len;
       skip(*local, here);

@@ -26,8 +26,9 @@ void withholdProcessCopies();
 /// service with a user of its own. `proc` is where proc(5) is.
 bool isAlone(const std::string& proc = "/proc");
 
-/// Who may: what CINNABAR_PTRACER says, a process whose descendants may too, by its number or as
-/// "parent". Anything else is any process (PR_SET_PTRACER_ANY).
+/// The process that may access this one's memory: the choice of CINNABAR_PTRACER, a process by its
+/// number or as "parent"; its descendants may, too. Other values permit every process
+/// (PR_SET_PTRACER_ANY).
 unsigned long permittedTracer(std::string_view choice, pid_t parent);
 
 /// Whether copies to and from `pid` work: the peer said that `proof` lies at `at`.

@@ -29,7 +29,7 @@ struct CopyHead {
 };
 static_assert(sizeof(CopyHead) == 32);
 
-/// The most chunks that one side asks for at a time. Who asks for more is no honest peer.
+/// The most chunks that one side asks for at a time. An honest peer never asks for more.
 constexpr size_t kMostAsked = 4;
 constexpr uint32_t kRingChunkBytes = 24 << 10;
 
@@ -51,7 +51,7 @@ struct RingExchange {
   std::unordered_map<uint64_t, Asked> asked;
   std::vector<Owed> owed;
 
-  bool lacksRoom = false;  // for what is to be asked or answered
+  bool lacksRoom = false;  // for a request or an answer
 };
 
 class RingCopies {
@@ -59,9 +59,9 @@ class RingCopies {
   /// `keys` are the port's own, and outlive this.
   explicit RingCopies(const KeyTable& keys) : keys_(keys) {}
 
-  /// Begins an operation. Its neighbour is one whose memory cannot be reached.
+  /// Begins an operation with a neighbour that permits no direct copies.
   void add(transport::Operation& operation);
-  /// A record that is no message. False: no honest peer sends such.
+  /// Takes a record that is not a message. False: no honest peer sends this record.
   bool take(Neighbour& neighbour, const Record& record);
   /// Asks and answers for as far as rings have room. Operations that are over are appended.
   void advance(const std::vector<Neighbour*>& neighbours, const transport::RegionTable& regions,

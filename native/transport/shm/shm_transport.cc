@@ -27,8 +27,9 @@ namespace {
 // which may be stopped, and in this one, to which the memory may be given again at once.
 constexpr auto kCloseWait = std::chrono::milliseconds(10);
 constexpr auto kCloseWaitHere = std::chrono::seconds(1);
-// How long a neighbour may be in the middle of one copy of memory that was taken back. A copy takes
-// microseconds, and a process is stopped behind it, not within. Who takes longer is expelled.
+// How long a neighbour may be in the middle of one copy of withdrawn memory. A copy takes
+// microseconds, and a process is stopped behind it, not within. A neighbour that takes longer is
+// expelled.
 constexpr uint64_t kLongestCopyNs = 5'000'000'000;
 // The sockets are checked once in this many turns, and whenever spinning ended with nothing: each
 // check costs a system call.
@@ -94,7 +95,7 @@ std::optional<fabric::Failure> ShmTransport::publish() {
   return fabric::Failure{"listen", code, strerror(code), "cannot publish the shm name"};
 }
 
-/// Nobody copies from or to the port's memory any more; then peers see the end of the sockets.
+/// Ends all copies from and to the port's memory. Then peers see the end of the sockets.
 void ShmTransport::close(const RegionTable& regions) {
   if (neighbours_) withdrawAll(regions);
   neighbours_.reset();
@@ -146,7 +147,7 @@ ssize_t ShmTransport::receive(void* bytes, size_t length, void*, void* context) 
 ssize_t ShmTransport::read(fi_cq_data_entry* entries, size_t count) {
   const auto& rings = neighbours_->readable();
   size_t taken = 0;
-  // By turns, so that none is first for ever and a peer that floods us gets its share.
+  // Round robin, so that no ring is always first and a peer that floods us gets only its share.
   for (size_t empty = 0; taken < count && empty < rings.size();) {
     if (nextRing_ >= rings.size()) nextRing_ = 0;
     Neighbour* neighbour = rings[nextRing_++];
@@ -239,7 +240,7 @@ bool ShmTransport::isLookDue() const {
   return turnsSinceLook_ >= kLookEvery || neighbours_->isMeeting() || wantsLook();
 }
 
-/// There may be room again in rings that had none.
+/// Full rings may have room again.
 void ShmTransport::retryCopies() {
   ringCopies_.retry();
   isMoving_ = isMoving_ || ringCopies_.hasWork();

@@ -32,8 +32,8 @@ struct TransferKeys {
   uint8_t count = 0;
 };
 
-/// What the transfers of one connection use: the write that is coming in, and the reads that are
-/// not answered to their end. The provider answers them in turn.
+/// The keys in use by the transfers of one connection: the incoming write, and the reads without a
+/// whole answer. The provider answers reads in order.
 class ConnectionKeys {
  public:
   ConnectionKeys() = default;
@@ -43,7 +43,7 @@ class ConnectionKeys {
 
   /// Where they are counted. Nothing is noted without.
   void countIn(KeysInUse* all) { all_ = all; }
-  /// The connection is gone, and whatever it used is used no more.
+  /// The connection is gone, and its transfers with it.
   void clear();
 
   void beginWrite(const TransferKeys& keys);

@@ -303,9 +303,9 @@ ssize_t ourSend(int fd, const void* bytes, size_t length, int flags) {
 
 ssize_t ourSendmsg(int fd, const msghdr* message, int flags) {
   Socket* socket = SocketTable::find(fd);
-  // The provider answers reads one after the other, and the last one's answer takes along what
-  // waits. It may not come that far: a message that finds no receive holds up what is behind it.
-  // The port then lets go of what waits, at the end of its poll.
+  // The provider answers reads in order, and the last read's answer flushes the data that wait.
+  // That answer may never come: a message without a receive holds up what is behind it. The port
+  // then flushes the data at the end of its poll.
   bool answers = socket != nullptr && socket->keys.reads() > 1;
   ssize_t sent = ::sendmsg(fd, message, flagsFor(fd, flags, answers));
   if (socket == nullptr) return sent;

@@ -18,9 +18,9 @@ namespace cinnabar::tcp {
 /// True if they are in place: the patch is switched on, and this machine's tables are known.
 bool watchSockets();
 
-/// While one lives, what its thread sends may wait in the kernel for what follows (MSG_MORE). Many
-/// small sends then leave as few large ones, and wake the other side less often. `sendWhatWaits`
-/// must come behind them.
+/// While one lives, data that its thread sends may wait in the kernel for more data (MSG_MORE).
+/// Many small sends then leave as few large ones, and wake the other side less often. Call
+/// `sendWhatWaits` after them.
 class MoreFollows {
  public:
   MoreFollows();

@@ -26,11 +26,11 @@ struct Socket {
     asking,      // our control message has left; the answer is awaited
     accepted,    // theirs is awaited
     streaming,
-    bad,  // the stream is broken; nothing of it goes to the provider any more
+    bad,  // the stream is broken; the provider gets no more bytes of it
   };
 
   std::atomic<Stage> stage{Stage::none};
-  /// Whose port it belongs to; nullptr as long as that is not known.
+  /// The watch of the port that it belongs to; nullptr while the port is unknown.
   std::atomic<SocketWatch*> watch{nullptr};
   bool isListening = false;
   bool isInbound = false;
@@ -38,7 +38,7 @@ struct Socket {
   bool hasSaidControl = false;  // our own control message has left
   uint64_t number = 0;          // connections are numbered as they are made
   uint64_t sinceNs = 0;
-  /// The message that has come in part, as StreamFilter numbers it, and since when; 0 for none.
+  /// The number of the message that has come in part (StreamFilter), and since when; 0 without one.
   uint64_t held = 0;
   uint64_t heldSinceNs = 0;
   /// Where the other side listens: the address of the connect, or that of the control message.

@@ -15,9 +15,10 @@
 namespace cinnabar::tcp {
 namespace {
 
-// Bounds what nobody takes. What is dropped comes again, because the peer's next attempt fails too.
+// Bounds what no port takes. A dropped entry comes again, because the peer's next attempt fails
+// too.
 constexpr size_t kMostUnreachable = 1024;
-// Bounds what nobody takes. The heartbeat notices a peer whose entry is dropped.
+// Bounds what no port takes. The heartbeat notices a peer with a dropped entry.
 constexpr size_t kMostDisconnected = 65536;
 
 // Connections that were accepted and have not said who they are. An honest peer does so at once;
@@ -298,8 +299,8 @@ void SocketWatch::onHeld(Socket& socket) {
   if (!held && ++holding_ > bounds_.holding) endHolders();
 }
 
-/// Ends the connections that keep a receive for a message of which they have sent a part, those
-/// that have done so longest: half of them, so that the next one need not be looked for soon.
+/// Ends connections that have sent a part of a message and so keep a receive. Ends the half that
+/// has done so longest, so that the next one need not be looked for soon.
 void SocketWatch::endHolders() {
   std::lock_guard lock(mutex_);
   std::vector<std::pair<uint64_t, int>> holders;

@@ -64,7 +64,7 @@ class SocketWatch {
   };
   struct News {
     std::vector<Unreachable> unreachable;
-    /// Peers whose last connection has ended.
+    /// Peers that have lost their last connection.
     std::vector<fabric::RawAddress> disconnected;
     /// Counts since the port was opened.
     transport::Turned turned;
@@ -78,7 +78,7 @@ class SocketWatch {
 
   /// The port's memory that transfers of peers use now; empty where `filters` is false.
   const KeysInUse& keys() const { return keys_; }
-  /// A connection whose transfers use a key, and how far it has come.
+  /// A connection with transfers that use a key, and its progress.
   struct Use {
     int fd;
     uint64_t number;
@@ -91,8 +91,8 @@ class SocketWatch {
   void endUse(const Use& use);
   /// Ends the connections with the peer that listens at that address. Whether there was one.
   bool endAll(const fabric::RawAddress& peer);
-  /// Ends attempts to connect to a peer that nobody sends to any more. The provider itself would
-  /// wait for ever for a peer that does not answer.
+  /// Ends attempts to connect to a peer that has no sender any more. The provider itself would wait
+  /// for ever for a peer that does not answer.
   void abandon(const fabric::RawAddress& peer);
 
   // Called by the functions that replace those of libc.

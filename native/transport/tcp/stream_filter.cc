@@ -143,7 +143,7 @@ void StreamFilter::onSent(const uint8_t* bytes, size_t length) {
     bool isRequest = header.operation() == kReadRequest;
     bool isAcknowledged = (header.flags() & kWantsAcknowledgement) != 0;
     isAnswering_ = header.operation() == kReadResponse;
-    // A response repeats the flags of what it answers.
+    // A response repeats the flags of its request.
     if (isAnswering_) isAcknowledged = false;
     asks_ = isRequest ? Asks::data : isAcknowledged ? Asks::acknowledgement : Asks::nothing;
     return true;

@@ -31,7 +31,7 @@ class ControlMessage {
   bool isRefusal() const;
   /// The port at which the other side listens, in the order of the network.
   uint16_t listeningPort() const;
-  /// The other side has no descriptor for the connection. The provider never says so.
+  /// The other side has no descriptor for the connection. The provider never reports that.
   bool lacksDescriptors() const;
   /// What this side says then.
   static std::array<uint8_t, kControlBytes + kControlDataBytes> lackOfDescriptors();
@@ -101,7 +101,7 @@ class MessageWalk {
     return length;
   }
 
-  /// Behind a header and before the end of what follows it.
+  /// Behind a header and before the end of its payload.
   bool isInside() const { return payload_ > 0; }
 
  private:
@@ -113,11 +113,10 @@ class MessageWalk {
 
 /// Keeps from the provider what it trusts and should not.
 ///
-/// The provider takes the fields of a header as they come. An acknowledgement that nobody awaits
-/// makes it read through a null pointer, more extents than it has room for are written
-/// behind their place, and a write whose extents are shorter than its data is copied to nowhere. So
-/// each header is compared with what an honest provider sends, and with what this side has asked
-/// for.
+/// The provider takes the fields of a header as they come. An unexpected acknowledgement makes it
+/// read through a null pointer. Too many extents are written beyond their array. A write with
+/// extents shorter than its data is copied to nowhere. So each header is compared with what an
+/// honest provider sends, and with what this side has requested.
 class StreamFilter {
  public:
   /// Bytes that came. How many of them the provider may have; all, unless the stream is bad.
@@ -134,7 +133,7 @@ class StreamFilter {
     return in_.walk(bytes, length, judge, onEnd);
   }
   /// The number of the message that has come in part: the provider keeps a receive for it until the
-  /// rest is there. 0 for none.
+  /// rest has come. 0 without such a message.
   uint64_t heldMessage() const { return in_.isInside() ? present_ : 0; }
   /// The provider has sent these bytes. They show what may be answered.
   void onSent(const uint8_t* bytes, size_t length);

@@ -11,8 +11,8 @@
 namespace cinnabar::tcp {
 namespace {
 
-// So long a transfer may stand still whose memory was taken back. What an honest peer still moves
-// then is a chunk that was under way.
+// How long a transfer of withdrawn memory may stand still. An honest peer then still moves at most
+// the chunk that was under way.
 constexpr uint64_t kStandstillNs = 3'000'000'000;
 
 fabric::RawAddress keyOf(const uint8_t* address) {
@@ -59,8 +59,8 @@ bool TcpTransport::cutOff(transport::Peer& peer) {
   return false;
 }
 
-/// The provider looks at a key when a transfer begins. So none begins any more, and those that use
-/// it now are known (KeysInUse).
+/// The provider looks at a key when a transfer begins. So no new transfer begins, and the transfers
+/// that use the key now are known (KeysInUse).
 void TcpTransport::withdraw(uint32_t index, fabric::Region& region) {
   uint64_t key = region.key();
   FabricTransport::withdraw(index, region);
@@ -83,7 +83,7 @@ bool TcpTransport::isCopied(uint32_t index) {
     awaited.uses = std::move(uses);
     awaited.sinceNs = now;
   } else if (now - awaited.sinceNs > kStandstillNs) {
-    // A stopped process, a host that is gone, or somebody who wants the memory to be held.
+    // A stopped process, a lost host, or an attacker that wants the memory to be held.
     for (const SocketWatch::Use& use : uses) watch_->endUse(use);
     awaited.sinceNs = now;
   }

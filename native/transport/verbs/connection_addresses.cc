@@ -104,9 +104,9 @@ void ConnectionAddresses::removeUnused() {
   }
 }
 
-/// Whether the provider survives the end of the address's connection. If it has one that is not
-/// begun, a post begins it, and what its peer says to that is read later than it is ended. The
-/// first post may read what was said to a former try, and leave none begun; so there are two.
+/// Whether the provider survives the end of the address's connection. If the connection has not
+/// begun, a post begins it, and the peer's answer is read after the connection was ended. The first
+/// post may read the answer to a former attempt and begin no connection; so there are two.
 bool ConnectionAddresses::isEndable(fi_addr_t address, Known& known) {
   for (int posts = 0; posts < 2 && known.last == Last::deferred; ++posts)
     note(known, postNothing(address));

@@ -37,10 +37,11 @@ class ConnectionAddresses {
   /// Something posted to connection `number` has failed, so that one is broken, whether the
   /// provider has noticed or not: the next post makes another.
   void disconnect(fi_addr_t address, uint32_t number);
-  /// Nobody uses the address any more. Ends the connection that it has now.
+  /// The address has no user any more. Ends the connection that it has now.
   void disconnect(fi_addr_t address);
-  /// A connection to a peer was refused. Returns the peer's addresses, for what waits there. If
-  /// `isStuck`, the provider does not know, and the connection that it makes for ever is ended.
+  /// A connection to a peer was refused. Returns the peer's addresses, for their waiting
+  /// operations. If `isStuck`, the provider does not notice the refusal and connects for ever; the
+  /// connection is ended then.
   std::vector<fi_addr_t> refuse(const fabric::RawAddress& peer, bool isStuck);
   /// Whether a post would go to a connection that is being ended: to be tried again.
   bool isResting(fi_addr_t address);

@@ -25,7 +25,7 @@ struct DumpRequest {
   uint32_t device;
 };
 
-/// Whether the last message of these ends an answer: there is one that says so, or an error.
+/// Whether these messages hold the end of an answer: NLMSG_DONE, or an error.
 bool isEnd(const uint8_t* bytes, size_t length) {
   nlmsghdr header;
   while (length >= sizeof header) {

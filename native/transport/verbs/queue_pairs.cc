@@ -27,7 +27,8 @@ using fabric::Library;
 using fabric::Result;
 
 constexpr const char* kDevices = "verbs";
-// What the set of descriptors watches beside queue pairs, whose numbers have 32 bits.
+// Keys of the epoll set for other descriptors than those of queue pairs, whose numbers have 32
+// bits.
 constexpr uint64_t kConnections = uint64_t{1} << 32, kBell = kConnections + 1;
 
 /// Asks for connected endpoints that listen at an address.
@@ -346,10 +347,9 @@ void QueuePairs::request(fi_info* asked) {
   events_.push_back({QueuePairEvent::Kind::requested, number, 0, 0, 0});
 }
 
-/// verbs up to 1.18 keeps the device's connection of a request that it rejects (vrb_msg_ep_reject):
-/// who asks often enough would take all. An endpoint that got it lets go of it as it closes, and
-/// the peer is refused then. What remains of the request is freed by the rejection, which does no
-/// more.
+/// verbs up to 1.18 leaks the device's connection of a rejected request (vrb_msg_ep_reject): a peer
+/// with enough requests would take all. So an endpoint gets the request and frees the connection as
+/// it closes; the peer is refused then. The rejection only frees the rest of the request.
 void QueuePairs::refuse(Pair& pair) {
   bool isDevice = provider_ == kDevices;
   fid_ep* endpoint = nullptr;

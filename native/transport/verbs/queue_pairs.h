@@ -35,11 +35,12 @@ struct QueuePairEvent {
 enum class Work : uint32_t { receive = 0, send = 1, read = 2, write = 3 };
 
 /// Listens at the address of an RDMA device for connected queue pairs of programs that do not use
-/// Cinnabar: FI_EP_MSG of the provider verbs, whose messages and transfers have no header. For one
-/// thread. Tests name another provider that has such endpoints, so that they need no device.
+/// Cinnabar: FI_EP_MSG of the provider verbs. Its messages and transfers have no header. For one
+/// thread. Tests name another provider with such endpoints, so that they need no device.
 ///
 /// A peer's request waits until `open` and `accept`, or `close`. Each queue pair has a completion
-/// queue of its own, sized for all that may be posted, so that no peer can overflow another's.
+/// queue of its own. It has room for all that may be posted, so that no peer can overflow
+/// another's.
 class QueuePairs {
  public:
   static fabric::Result<std::unique_ptr<QueuePairs>> listen(const fabric::Library& library,

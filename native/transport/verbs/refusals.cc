@@ -20,8 +20,8 @@ namespace {
 
 // enum rdma_cm_event_type
 constexpr int kRejected = 8;
-// enum ib_cm_rej_reason: InfiniBand and RoCE know nobody who listens. What a listener says of
-// itself has another number.
+// enum ib_cm_rej_reason: InfiniBand and RoCE have no listener there. A listener's own rejection has
+// another number.
 constexpr int kInvalidService = 8;
 
 // A port takes them at its next turn. One that does not come back needs no more of them.
@@ -56,7 +56,7 @@ fabric::RawAddress rawAddress(const sockaddr_storage& address) {
   return {bytes, bytes + length};
 }
 
-/// Whether nobody listens. A listener that rejects says so with data of its own (rxm).
+/// Whether the address has no listener. A listener that rejects sends data of its own (rxm).
 bool isRefusal(const EventHandle& handle) {
   if (handle.event != kRejected || handle.id == nullptr) return false;
   return handle.status == kInvalidService ||

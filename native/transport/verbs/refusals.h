@@ -12,7 +12,7 @@
 
 namespace cinnabar::verbs {
 
-/// A connect from an address of ours that was refused because nobody listens at the peer's.
+/// A connect from an address of ours that was refused because the peer's address has no listener.
 struct Refusal {
   fabric::RawAddress local;
   fabric::RawAddress peer;

@@ -15,7 +15,7 @@
 namespace cinnabar::verbs {
 namespace {
 
-/// What libsiw returns when its write(2) to the kernel has failed, and for nothing else.
+/// What libsiw returns only when its write(2) to the kernel has failed.
 constexpr int kDoorbellFailed = -1;
 
 // All devices of libsiw have the same.

@@ -50,8 +50,8 @@ int VerbsTransport::beginTransfer(Operation& operation) {
 
 int VerbsTransport::postPart(transport::Part& part, const fi_msg_rma& message, int* stop) {
   Operation& operation = *part.operation;
-  // Room for the write alone would bring it here again and again. Once it has ended, so has all in
-  // front of it, and there is room for both.
+  // Room for the write alone would bring it here again and again. Once the write has ended, so has
+  // all in front of it, and both have room.
   if (operation.unproven && operation.parts > 0) return -FI_EAGAIN;
   bool mayShare = !operation.unproven;
   operation.unproven = false;
@@ -116,12 +116,12 @@ int VerbsTransport::postProof(fi_msg_rma message) {
   return static_cast<int>(fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION));
 }
 
-/// Whatever fails takes its connection along, and not every provider has noticed when it says so.
+/// A failure ends its connection, and some providers report it before they notice that.
 void VerbsTransport::onFailed(transport::Peer& peer, uint32_t connection) {
   addresses_.disconnect(peer.address, connection);
 }
 
-/// Connections that nobody listened for. rxm makes them again at the next post.
+/// Refused connections, for lack of a listener. rxm makes them again at the next post.
 transport::News VerbsTransport::takeNews() {
   transport::News told;
   for (const Refusal& refusal : refusals_->take()) {
