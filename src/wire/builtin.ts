@@ -70,9 +70,8 @@ export const firstBuiltin = 0xff00;
 
 /**
  * The slots of control requests. They follow the slots of other requests, so that user calls never block a control
- * request. Control requests that may wait for long are bounded far below this number (`maxBorrowed`, 256 in
- * `cinnabar-bulk`). All
- * others are answered without waiting for an application, so a control request soon gets a slot.
+ * request. Control requests that may wait for long are bounded far below this number: `maxBorrowed`, and 256 in
+ * `cinnabar-bulk`. All others are answered without waiting for an application, so a control request soon gets a slot.
  */
 export const builtinSlots = 1024;
 
