@@ -1,9 +1,12 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { RetryBudget } from "../base/flow/retry-budget.ts";
 import { wantCurrentCall } from "../call/current-call.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
+import { formatIssues, validate } from "../contract/schema.ts";
 import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
+import { builtinMethods } from "../wire/builtin.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
 import {
   assertCallOptions,
@@ -55,6 +58,11 @@ export function createClient<S extends AnyService>(
   const client: Record<string, unknown> = Object.create(null);
   const called = { name: servedName(service, options.instance) };
   for (const [name, method] of Object.entries(service.methods)) {
+    const { number, isOfCall } = builtinMethods[methodPath(called, name)] ?? {};
+    if (number !== undefined && isOfCall && source.ask !== undefined) {
+      client[name] = requestFunction(source, number, method as AnyMethod);
+      continue;
+    }
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;
     client[name] = clientFunction(
       new ClientMethod(terms, called.name, name, methodPath(called, name), method, timeoutMs),
@@ -73,6 +81,23 @@ function make(
 ): Promise<unknown> {
   if (policy === undefined) return ClientCall.make(method, input, options);
   return new RetriedCall(method, input, policy, options).promise;
+}
+
+/**
+ * Makes a function of a method whose requests belong to a call. Users see that call alone: no middleware, no count and no
+ * log has its requests.
+ */
+function requestFunction(source: SessionSource, number: number, { output }: AnyMethod): unknown {
+  const call = async (input: unknown, { timeoutMs = defaultTimeoutMs, signal }: CallOptions = {}) => {
+    const answer = await source.ask?.(number, input, { timeoutMs, signal });
+    const verdict = validate(output, answer);
+    const { issues } = verdict instanceof Promise ? await verdict : verdict;
+    if (issues === undefined) return answer;
+    const message = `the server's answer does not fit the contract: ${formatIssues("output", issues)}`;
+    throw new RpcError({ code: "internal", message, origin: "remote" });
+  };
+  const result = (input: unknown, options?: CallOptions) => resultOf(call(input, options));
+  return Object.freeze(Object.assign(call, { result }));
 }
 
 function clientFunction(

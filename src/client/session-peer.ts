@@ -11,6 +11,7 @@ import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { SessionPart } from "../session/connection/session-part.ts";
 import { sessionEnded } from "../session/opening/end-reasons.ts";
+import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 import type { ClientOptions } from "./call-options.ts";
 import { type Client, createClient } from "./client.ts";
 import type { CallSession, SessionSource } from "./session-source.ts";
@@ -164,6 +165,10 @@ export class SessionClients implements SessionPart, SessionSource {
     if (!this.engine.gate.calls && !call.again) throw drainingError("this engine", "local");
     if (!outgoing.takes(call)) throw drainingError(this.name, "local");
     return outgoing;
+  }
+
+  ask(method: number, input: unknown, options: ControlRequestOptions): Promise<unknown> {
+    return this.#calls.request(method, input, options);
   }
 
   /** After the calls on it have been settled, some of which would be tried again. */

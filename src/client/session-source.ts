@@ -5,6 +5,7 @@ import type { SessionContext } from "../session/connection/context.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 import type { SessionState } from "../session/liveness/watched-session.ts";
+import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 
 /** A session as a client's calls use it. */
 export interface CallSession {
@@ -49,4 +50,6 @@ export interface SessionSource {
    * wants it: its end ends the wait.
    */
   session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession>;
+  /** Sends a control request. Undefined where calls go to whichever session there is. */
+  ask?(method: number, input: unknown, options: ControlRequestOptions): Promise<unknown>;
 }

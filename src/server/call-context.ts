@@ -3,9 +3,12 @@ import { checkOptions, type FieldsOf, milliseconds, shown, text } from "../base/
 import { ContextValues } from "../call/context-values.ts";
 import { wantCurrentCallIn } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { ClientOptions } from "../client/call-options.ts";
+import type { Client } from "../client/client.ts";
 import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import type { ErrorDeclaration, ErrorDeclarations } from "../contract/declared-error.ts";
 import type { FailOptions } from "../contract/infer.ts";
+import type { AnyService } from "../contract/service.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 import type { Identity } from "../security/identity.ts";
@@ -69,6 +72,17 @@ export class HandlerCall {
   get caller(): SessionPeer {
     wantCurrentCallIn(this.#call);
     return this.#session.part(SessionClients).peer;
+  }
+
+  /**
+   * As `call.caller.client(service, options)`. With `inherit: false` it needs no async context: before Node 24 such a
+   * context makes every promise of the process dearer.
+   *
+   * @throws TypeError for bad options, and for anything but a service.
+   */
+  callerClient<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
+    const peer = options?.inherit === false ? this.#session.part(SessionClients).peer : this.caller;
+    return peer.client(service, options);
   }
 
   /**

@@ -6,7 +6,6 @@ import {
   OwnMemory,
   type RemoteRegionLike,
   type RpcError,
-  type SessionPeer,
 } from "cinnabar/standard";
 import {
   RemoteStream,
@@ -25,8 +24,8 @@ const openBuffers = 2;
 /** The most requests of byte streams that wait for answers of one peer. They leave room for other control requests. */
 const maxRequests = 256;
 
-/** How many requests of byte streams wait for each peer. */
-const waiting = new WeakMap<SessionPeer, { requests: number }>();
+/** How many requests of byte streams wait for each peer, by its address. Peers for which none waits are not in it. */
+const waiting = new Map<string, number>();
 
 /** Streams that a handler has opened. */
 const opened = new WeakSet<RemoteStream>();
@@ -35,9 +34,7 @@ const opened = new WeakSet<RemoteStream>();
 class OpenStream {
   readonly descriptor: StreamDescriptor<RemoteRegionLike>;
   readonly #call: CallContext;
-  readonly #peer: SessionPeer;
   readonly #client: Client<typeof ByteStreams>;
-  readonly #waiting: { requests: number };
 
   /**
    * The caller chose the length of the chunks. So their memory here counts towards `limits.maxPullBytes`, until the call
@@ -58,11 +55,8 @@ class OpenStream {
     call.reserve(openBuffers * this.descriptor.chunkBytes);
     opened.add(stream);
     this.#call = call;
-    this.#peer = call.caller;
-    this.#client = this.#peer.client(ByteStreams, { inherit: false });
-    const waitingThere = waiting.get(this.#peer) ?? { requests: 0 };
-    waiting.set(this.#peer, waitingThere);
-    this.#waiting = waitingThere;
+    // Its requests say themselves what ends them.
+    this.#client = call.callerClient(ByteStreams, { inherit: false });
   }
 
   /** The memory of one of the chunks that it holds here. */
@@ -100,7 +94,7 @@ class OpenStream {
 
   /** The error of an answer that no honest peer gives. */
   unexpected(): RpcError {
-    return streamError("internal", `${this.#peer.address} sent a malformed answer about a byte stream`);
+    return streamError("internal", `${this.#call.peer} sent a malformed answer about a byte stream`);
   }
 
   /** What ends a request with the call. */
@@ -111,13 +105,22 @@ class OpenStream {
 
   /** A request begins that may wait for long. */
   #begin(): { timeoutMs: number; signal: AbortSignal } {
-    if (this.#waiting.requests >= maxRequests)
+    const { peer } = this.#call;
+    const requests = waiting.get(peer) ?? 0;
+    if (requests >= maxRequests)
       throw streamError(
         "resource_exhausted",
-        `${maxRequests} byte streams wait for ${this.#peer.address}; that is the limit`,
+        `${maxRequests} byte streams wait for ${peer}; that is the limit`,
       );
-    this.#waiting.requests++;
+    waiting.set(peer, requests + 1);
     return this.#options;
+  }
+
+  #end(): void {
+    const { peer } = this.#call;
+    const requests = (waiting.get(peer) as number) - 1;
+    if (requests === 0) waiting.delete(peer);
+    else waiting.set(peer, requests);
   }
 
   async #answered<T>(answer: Promise<T>): Promise<T> {
@@ -128,7 +131,7 @@ class OpenStream {
       const { signal } = this.#call;
       throw signal.aborted ? signal.reason : error;
     } finally {
-      this.#waiting.requests--;
+      this.#end();
     }
   }
 }
