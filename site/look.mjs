@@ -1,7 +1,7 @@
 // Looks at the site in a browser without a screen, as a reader with a phone and one with a desk does. Ends with an error
-// where a page does not render, is wider than the screen, or asks another host for something; where code is cut on a
-// screen of 1280 pixels or more; where search does not find; and where a diagram is not drawn. Pictures of the pages go
-// to build/reports/site.
+// where a page does not render, reports an error, or asks another host for something; where any page is wider than the
+// screen, or has code or a table that is cut, on a phone or on a laptop; where a laptop shows no outline; where search
+// does not find; and where a diagram is not drawn. Pictures of the pages go to build/reports/site.
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -17,6 +17,7 @@ const screens = {
 };
 const pages = [
   "index.html",
+  "about.html",
   "docs/guide/index.html",
   "docs/guide/install.html",
   "docs/guide/first-service.html",
@@ -52,7 +53,7 @@ const server = await serve();
 const origin = `http://127.0.0.1:${server.address().port}`;
 const browser = await chromium.launch({ executablePath: browserFile, args: ["--no-sandbox"] });
 try {
-  await lookForCutCode(screens.laptop);
+  for (const viewport of [screens.phone, screens.laptop]) await lookForCuts(viewport);
   for (const [screen, viewport] of Object.entries(screens)) {
     for (const colorScheme of ["light", "dark"]) {
       const context = await browser.newContext({ viewport, colorScheme });
@@ -67,7 +68,9 @@ try {
       page.on("console", (message) => message.type() === "error" && note(message.text()));
       page.on("request", (request) => request.url().startsWith(origin) || note(`asks for ${request.url()}`));
       const those =
-        colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
+        colorScheme === "light"
+          ? pages
+          : pages.filter((path) => /index|bulk|architecture|first-service/.test(path));
       for (const path of those) await lookAt(page, path, { note, name: `${screen}-${colorScheme}` });
       await searchFor(page, "has been silent for heartbeatMs", "has been silent for … ms", note);
       await searchFor(page, "maxBodyBytes", "Limits", note);
@@ -96,6 +99,16 @@ async function lookAt(page, path, { note, name }) {
     own: document.documentElement.clientWidth,
   }));
   if (scroll > own) note(`is ${scroll} pixels wide on a screen of ${own}`);
+  const outline = page.locator(".VPDocAsideOutline .outline-link").first();
+  if (own >= 1280 && /^docs\/guide\/(bulk|install|deploy)/.test(path) && !(await outline.isVisible()))
+    note("has no outline at the right");
+  if (
+    path === "docs/guide/first-service.html" &&
+    (await page.locator(".vp-code-group .tabs label").count()) < 3
+  )
+    note("has no tabs for the files of its program");
+  if (path === "index.html" && (await page.locator(".numbers .card").count()) !== 3)
+    note("has not three numbers");
   const diagrams = page.locator(".diagram");
   const count = await diagrams.count();
   for (let i = 0; i < count; i++) {
@@ -110,28 +123,31 @@ async function lookAt(page, path, { note, name }) {
 }
 
 /**
- * On every written page: a line of code that is longer than its box cannot be read without scrolling. Without scripts a
- * page looks the same, and is there at once.
+ * On every written page: what is wider than the screen or than its box cannot be read without scrolling. Without scripts
+ * a page looks the same, and is there at once.
  */
-async function lookForCutCode(viewport) {
+async function lookForCuts(viewport) {
   const context = await browser.newContext({ viewport, javaScriptEnabled: false });
   context.setDefaultTimeout(patienceMs);
   const page = await context.newPage();
   let seen = 0;
   for (const path of writtenPages()) {
     await page.goto(`${origin}/${path}`, { waitUntil: "load" });
-    const blocks = await page.locator(".vp-doc [class*='language-'] pre").evaluateAll((all) =>
-      all.map((block) => ({
-        isCut: block.scrollWidth > block.clientWidth,
-        text: block.textContent.slice(0, 60),
-      })),
-    );
-    seen += blocks.length;
-    for (const { isCut, text } of blocks)
-      if (isCut) problems.push(`${viewport.width} pixels, ${path}: code is cut: ${text}`);
+    const { count, cuts } = await page.evaluate(() => {
+      const boxes = [...document.querySelectorAll(".vp-doc [class*='language-'] pre, .vp-doc table")];
+      const isCut = (box) => box.scrollWidth > box.clientWidth && box.clientWidth > 0;
+      const { scrollWidth, clientWidth } = document.documentElement;
+      const wide = scrollWidth > clientWidth ? [`the page is ${scrollWidth} pixels wide`] : [];
+      const cut = boxes
+        .filter(isCut)
+        .map((box) => `${box.tagName} is cut: ${box.textContent.trim().slice(0, 60)}`);
+      return { count: boxes.length, cuts: [...wide, ...cut] };
+    });
+    seen += count;
+    for (const cut of cuts) problems.push(`${viewport.width} pixels, ${path}: ${cut}`);
   }
   if (seen === 0) problems.push("no page has code");
-  console.log(`${seen} blocks of code on ${viewport.width} pixels`);
+  console.log(`${seen} blocks of code and tables on ${viewport.width} pixels`);
   await context.close();
 }
 

@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, posix } from "node:path";
+import { landingPage } from "./landing.mjs";
 import { root, source } from "./paths.mjs";
 import { sectionTarget, troubleshooting, troubleshootingPages } from "./troubleshooting.mjs";
 
@@ -20,8 +21,9 @@ export function stagePages() {
       file === troubleshooting
         ? troubleshootingPages(read(file))
         : [{ target: target(file), text: read(file) }];
-    for (const page of pages) put(page.target, relink(file, page.text, page.target));
+    for (const page of pages) put(page.target, relink(file, tabs(page.text), page.target));
   }
+  put("index.md", relink("README.md", landingPage(read("README.md")), "index.md"));
   for (const file of files.filter((file) => file.startsWith("docs/images/"))) copy(file, source);
   for (const file of files.filter(isExample)) put(target(file), examplePage(file));
   put("examples/index.md", listOfExamples());
@@ -29,10 +31,24 @@ export function stagePages() {
 
 /** Where a file of the repository is on the site, as a page; undefined where it is none. */
 function target(file) {
-  if (file === "README.md") return "index.md";
+  if (file === "README.md") return "about.md";
   if (isPage(file)) return file;
   if (isExample(file)) return file.replace(/\.ts$/, ".md");
   return /^examples(\/[\w-]+)?$/.test(file) ? "examples/index.md" : undefined;
+}
+
+/** A program of several files in one block, each begun by its name, becomes tabs. */
+function tabs(text) {
+  return text.replaceAll(/^```ts\n([\s\S]*?)^```$/gm, (block, code) => {
+    const files = code.split(/^(?=\/\/ [\w-]+\.ts$)/m).filter((part) => part.trim() !== "");
+    const names = files.map((part) => /^\/\/ ([\w-]+\.ts)\n/.exec(part)?.[1]);
+    if (files.length < 2 || names.includes(undefined)) return block;
+    const each = files.map((part, index) => {
+      const [, ...lines] = part.trimEnd().split("\n");
+      return `\`\`\`ts [${names[index]}]\n${lines.join("\n")}\n\`\`\``;
+    });
+    return `::: code-group\n\n${each.join("\n\n")}\n\n:::`;
+  });
 }
 
 /**

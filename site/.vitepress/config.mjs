@@ -21,6 +21,7 @@ export default defineConfig({
     anchor: { slugify: slugOf },
     headers: { slugify: slugOf },
     config: (markdown) => {
+      markdown.core.ruler.push("labels", labelCells);
       const fence = markdown.renderer.rules.fence?.bind(markdown.renderer.rules);
       markdown.renderer.rules.fence = (tokens, index, ...rest) => {
         const token = tokens[index];
@@ -37,6 +38,7 @@ export default defineConfig({
       { text: "API", link: "/api/", activeMatch: "/api/" },
       { text: "Examples", link: "/examples/", activeMatch: "/examples/" },
       { text: "Design", link: "/docs/architecture", activeMatch: "/docs/(design|architecture|protocol)" },
+      { text: "Results", link: "/docs/results/", activeMatch: "/docs/results/" },
       { text: "Changes", link: "/CHANGELOG" },
       ...(sources === undefined ? [] : [{ text: "Sources", link: sources }]),
     ],
@@ -44,6 +46,9 @@ export default defineConfig({
       "/docs/guide/": listed("docs/guide/index.md"),
       "/api/": reference(),
       "/examples/": listed("examples/index.md"),
+      "/docs/results/": [
+        { text: "Results", items: listed("docs/results/index.md", "Results")[0]?.items ?? [] },
+      ],
       "/docs/": [
         {
           text: "Overview",
@@ -60,6 +65,18 @@ export default defineConfig({
   },
 });
 
+/** Gives each cell of a table the heading of its column, which a narrow screen shows before it. */
+function labelCells({ tokens }) {
+  let headings = [];
+  let column = 0;
+  for (const [index, { type, attrSet }] of tokens.entries()) {
+    if (type === "thead_open") headings = [];
+    else if (type === "tr_open") column = 0;
+    else if (type === "th_open") headings.push(tokens[index + 1]?.content.replaceAll(/[`*]/g, "") ?? "");
+    else if (type === "td_open") attrSet.call(tokens[index], "data-label", headings[column++] ?? "");
+  }
+}
+
 /** The anchor that GitHub gives to a heading, so that links lead to it in both places. */
 function slugOf(heading) {
   return heading
@@ -69,9 +86,9 @@ function slugOf(heading) {
 }
 
 /** A side bar in the order of a page that is a list of links under headings. */
-function listed(page) {
+function listed(page, title) {
   const folder = page.slice(0, page.lastIndexOf("/") + 1);
-  const groups = [];
+  const groups = title === undefined ? [] : [{ text: title, items: [] }];
   for (const line of readFileSync(source + page, "utf8").split("\n")) {
     const heading = /^## (.*)/.exec(line)?.[1];
     if (heading !== undefined) groups.push({ text: heading, items: [] });

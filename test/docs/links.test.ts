@@ -119,6 +119,11 @@ describe("the prose that users read", () => {
     });
   }
 
+  it.each(userPages.filter((page) => page !== "README.md"))("of %s begins with who needs it", (page) => {
+    const [, first = ""] = readFileSync(root + page, "utf8").split("\n\n");
+    expect(first).toMatch(/^(For (everybody|those|members)|Read (this page|the section))\b/);
+  });
+
   it("of README.md has 150 lines at most", () => {
     expect(readFileSync(`${root}README.md`, "utf8").trimEnd().split("\n").length).toBeLessThanOrEqual(150);
   });
