@@ -22,7 +22,7 @@ namespace cinnabar::transport {
 /// How many connections others may make, and what they may make a port hold.
 struct ConnectionBounds {
   uint32_t connections = UINT32_MAX;
-  uint32_t idleMs = UINT32_MAX;   // of a connection without a peer that the port knows
+  uint32_t idleMs = UINT32_MAX;   // for a connection without a known peer
   uint32_t holding = UINT32_MAX;  // connections that keep a receive for a message in part
 };
 

@@ -308,7 +308,7 @@ export interface PortLayout {
   readonly receiveSlots: number;
   /** TCP connections that others may make. Default: any number. */
   readonly maxConnections?: number;
-  /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. Default: for ever. */
+  /** How long a TCP connection of somebody whom the port does not know is kept, in milliseconds. Default: for ever. */
   readonly maxIdleConnectionMs?: number;
   /** The engine has the option `security`. Default: false. */
   readonly secured?: boolean;

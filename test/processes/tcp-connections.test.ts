@@ -94,4 +94,23 @@ describe("a tcp server with hostile connections", () => {
     expect(await connections()).toMatchObject({ shed: 200, malformed: 0, refused: 0 });
     await expectUnharmed();
   });
+
+  it("ends what belongs to nobody after its time, although bytes go on", async () => {
+    const { port, connections, expectUnharmed } = await startVictim({ limits: { maxIdleConnectionMs: 500 } });
+    const begun = message({ operation: 0, size: 16 + 16_384, rest: Buffer.alloc(1) });
+    const dripping = await line(port, Buffer.concat([greeting(firstPort), begun]));
+    const drip = setInterval(() => dripping.socket.write(Buffer.alloc(1)), 50);
+    await until(() => !dripping.open);
+    clearInterval(drip);
+    expect(await connections()).toMatchObject({ shed: 1, malformed: 0 });
+    await expectUnharmed();
+  });
+
+  it("ends one that does not say who it is, although no other comes", async () => {
+    const { port, connections, expectUnharmed } = await startVictim({});
+    const mute = await line(port, Buffer.alloc(0));
+    await until(() => !mute.open);
+    expect(await connections()).toMatchObject({ shed: 1, malformed: 0 });
+    await expectUnharmed();
+  });
 });

@@ -51,6 +51,17 @@ ssize_t breakOff(int fd, Socket& socket) {
   return -1;
 }
 
+/// The connection claims the address of a peer that lives. The other side hears what it hears of
+/// one of two connections at once; the provider, that the connection was reset.
+ssize_t refuse(int fd, Socket& socket) {
+  const auto said = ControlMessage::refusal();
+  ::send(fd, said.data(), said.size(), MSG_NOSIGNAL);
+  setStage(socket, Stage::bad);
+  shutdown(fd, SHUT_RDWR);
+  errno = ECONNRESET;
+  return -1;
+}
+
 void keepAddress(Socket& socket, const sockaddr* address, socklen_t length) {
   socket.peer = {};
   std::memcpy(&socket.peer, address, std::min<size_t>(length, sizeof socket.peer));
@@ -86,6 +97,8 @@ ssize_t onControl(int fd, Socket& socket, const uint8_t* bytes, size_t asked, ss
     uint16_t port = socket.control.listeningPort();
     // In sockaddr_in and sockaddr_in6 at the same place.
     socket.peer.sin6_port = port;
+    SocketWatch* watch = watchOf(socket);
+    if (watch != nullptr && watch->isTaken(addressOf(socket.peer))) return refuse(fd, socket);
   }
   setStage(socket, Stage::streaming);
   if (SocketWatch* watch = watchOf(socket)) watch->onConnection(fd, socket);

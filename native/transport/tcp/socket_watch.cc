@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <tuple>
 
 #include "base/clock.h"
 
@@ -36,12 +38,31 @@ std::string keyOf(const fabric::RawAddress& peer) { return {peer.begin(), peer.e
 // The provider closes at its next look what was ended. One that it has forgotten stays.
 constexpr uint64_t kClosingNs = 100'000'000;
 
-/// For how long nothing has come, in milliseconds.
-uint32_t idleMs(int fd) {
+// TCP_ESTABLISHED of the kernel, which linux/tcp.h does not have.
+constexpr uint8_t kEstablished = 1;
+
+/// What the kernel knows of a connection; nothing for what is none.
+std::optional<tcp_info> infoOf(int fd) {
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return UINT32_MAX;
-  return info.tcpi_last_data_recv;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  return info;
+}
+
+/// The kernel asks the other end whether the connection is there. One that is not is reset, and one
+/// that does not answer ends after four seconds.
+void probe(int fd) {
+  for (auto [level, option, value] : {std::tuple{IPPROTO_TCP, TCP_KEEPIDLE, 1},
+                                      {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                                      {IPPROTO_TCP, TCP_KEEPCNT, 3},
+                                      {SOL_SOCKET, SO_KEEPALIVE, 1}})
+    setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/// For how long nothing has come, in milliseconds.
+uint32_t idleMs(int fd) {
+  auto info = infoOf(fd);
+  return info ? info->tcpi_last_data_recv : UINT32_MAX;
 }
 
 }  // namespace
@@ -177,6 +198,21 @@ bool SocketWatch::isReached(const fabric::RawAddress& peer) const {
   });
 }
 
+bool SocketWatch::isTaken(const fabric::RawAddress& peer) {
+  std::lock_guard lock(mutex_);
+  if (!admitted_.contains(keyOf(peer))) return false;
+  for (auto& [fd, known] : known_) {
+    const transport::Connection& each = known.connection;
+    if (each.number == 0 || !each.isUp || known.isEnding() || each.peer != peer) continue;
+    // Its end may have come, and not been read.
+    auto info = infoOf(fd);
+    if (!info || info->tcpi_state != kEstablished) continue;
+    probe(fd);
+    return true;
+  }
+  return false;
+}
+
 void SocketWatch::abandon(const fabric::RawAddress& peer) {
   std::lock_guard lock(mutex_);
   for (auto& [fd, known] : known_) {
@@ -193,7 +229,12 @@ void SocketWatch::admit(const fabric::RawAddress& peer) {
 void SocketWatch::forget(const fabric::RawAddress& peer) {
   std::lock_guard lock(mutex_);
   auto found = admitted_.find(keyOf(peer));
-  if (found != admitted_.end() && --found->second == 0) admitted_.erase(found);
+  if (found != admitted_.end() && --found->second == 0) {
+    admitted_.erase(found);
+    uint64_t now = base::nowNs();
+    for (auto& [fd, known] : known_)
+      if (known.connection.peer == peer) known.unknownSinceNs = now;
+  }
   hasStrangers_.store(true, std::memory_order_relaxed);
 }
 
@@ -206,6 +247,7 @@ void SocketWatch::onConnection(int fd, Socket& socket) {
   known.connection.isInbound = socket.isInbound;
   known.connection.isUp = socket.stage.load(std::memory_order_relaxed) == Socket::Stage::streaming;
   known.sinceNs = socket.sinceNs;
+  known.unknownSinceNs = base::nowNs();
   if (!socket.isInbound) return;
   hasStrangers_.store(true, std::memory_order_relaxed);
   if (!known.connection.isUp) boundInbound();
@@ -279,8 +321,16 @@ void SocketWatch::sweepNow() {
   bool some = false;
   uint64_t most = uint64_t{bounds_.idleMs} * 1'000'000;
   for (auto& [fd, known] : known_) {
-    if (known.isEnding() || !isStranger(known.connection)) continue;
-    if (now - known.sinceNs > most && idleMs(fd) > bounds_.idleMs)
+    if (known.isEnding() || !known.connection.isInbound) continue;
+    // Whatever comes meanwhile: a byte now and then would keep a connection for ever.
+    bool isOver;
+    if (!known.connection.isUp)
+      isOver = now - known.sinceNs > kPendingNs;
+    else if (isStranger(known.connection))
+      isOver = now - known.unknownSinceNs > most;
+    else
+      continue;
+    if (isOver)
       shed(fd, known);
     else
       some = true;

@@ -47,8 +47,8 @@ class SocketWatch {
   /// be admitted several times.
   void admit(const fabric::RawAddress& peer);
   void forget(const fabric::RawAddress& peer);
-  /// Ends connections of unknown peers that have been idle for too long. Looks once a second while
-  /// there are such connections.
+  /// Ends connections that have not said who they are in time, and those that belong to unknown
+  /// peers for too long. Looks once a second while there are such connections.
   void sweep() {
     if (hasStrangers_.load(std::memory_order_relaxed)) sweepNow();
   }
@@ -102,6 +102,10 @@ class SocketWatch {
   void onMoved(size_t bytes) { movedBytes_ += bytes; }
   /// `socket` is a connection, as it is now.
   void onConnection(int fd, Socket& socket);
+  /// Whether a peer that the port knows has a connection already. A connection that claims its
+  /// address then is another's, or that of a peer that has died without a word: the kernel asks the
+  /// other end of the connection that is there.
+  bool isTaken(const fabric::RawAddress& peer);
   void onUnreachable(const Socket& socket, int code);
   /// A part of a message has come, or the rest of it.
   void onHeld(Socket& socket);
@@ -130,7 +134,8 @@ class SocketWatch {
   struct Known {
     transport::Connection connection;
     uint64_t sinceNs = 0;
-    uint64_t endedNs = 0;  // when this side ended it; 0 if it did not
+    uint64_t unknownSinceNs = 0;  // when it was up, or its peer was forgotten
+    uint64_t endedNs = 0;         // when this side ended it; 0 if it did not
     bool isEnding() const { return endedNs != 0; }
     bool isCutOff = false;  // by endAll: no user is left to notify
   };

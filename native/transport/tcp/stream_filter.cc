@@ -76,12 +76,17 @@ bool ControlMessage::lacksDescriptors() const {
   return isRefusal() && bytes_[kControlBytes + 1] == kLackOfDescriptors;
 }
 
-std::array<uint8_t, kControlBytes + kControlDataBytes> ControlMessage::lackOfDescriptors() {
+std::array<uint8_t, kControlBytes + kControlDataBytes> ControlMessage::refusal() {
   std::array<uint8_t, kControlBytes + kControlDataBytes> bytes{};
   bytes[0] = kControlVersion;
   bytes[1] = kRefusalType;
   uint16_t dataBytes = htons(kControlDataBytes);
   std::memcpy(bytes.data() + 2, &dataBytes, sizeof dataBytes);
+  return bytes;
+}
+
+std::array<uint8_t, kControlBytes + kControlDataBytes> ControlMessage::lackOfDescriptors() {
+  auto bytes = refusal();
   bytes[kControlBytes + 1] = kLackOfDescriptors;
   return bytes;
 }

@@ -33,7 +33,9 @@ class ControlMessage {
   uint16_t listeningPort() const;
   /// The other side has no descriptor for the connection. The provider never reports that.
   bool lacksDescriptors() const;
-  /// What this side says then.
+  /// What the provider says to one of two that connect to each other at once.
+  static std::array<uint8_t, kControlBytes + kControlDataBytes> refusal();
+  /// What this side says when it has no descriptor.
   static std::array<uint8_t, kControlBytes + kControlDataBytes> lackOfDescriptors();
 
  private:

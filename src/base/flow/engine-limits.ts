@@ -84,7 +84,7 @@ export interface EngineLimits {
    * those that have been idle longest, with their sessions. Default: twice `maxSessions`.
    */
   readonly maxConnections: number;
-  /** How long a TCP connection that belongs to no session may be idle, in milliseconds. Default 30,000. */
+  /** How long a TCP connection that belongs to no session is kept, whatever it sends, in milliseconds. Default 30,000. */
   readonly maxIdleConnectionMs: number;
   /** Sessions of an engine. Default: one for each MiB of `memoryBytes`, 1024 at most. */
   readonly maxSessions: number;

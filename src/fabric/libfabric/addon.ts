@@ -95,7 +95,7 @@ export interface OpenRequest {
   readonly receiveSlots: number;
   /** TCP connections that others may make; those of strangers, and idle ones, end first. */
   readonly maxConnections: number;
-  /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. */
+  /** How long a TCP connection of somebody whom the port does not know is kept, in milliseconds. */
   readonly maxIdleConnectionMs: number;
   /** The engine has secrets: the process lets no other copy from its memory. */
   readonly secured: boolean;

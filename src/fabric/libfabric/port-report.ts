@@ -50,7 +50,7 @@ export interface ConnectionCounts {
   readonly malformed: number;
   /**
    * Connections ended since the port opened: there were more than `limits.maxConnections`, they had begun messages and
-   * did not go on while many did so, or they belonged to no session and were idle for `limits.maxIdleConnectionMs`.
+   * did not go on while many did so, or they belonged to no session for `limits.maxIdleConnectionMs`.
    */
   readonly shed: number;
 }
