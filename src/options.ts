@@ -1,7 +1,7 @@
 /// <reference types="node" preserve="true" />
 
 // The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function; and the
-// one checker of option objects, for packages that build on Cinnabar.
+// one checker of option objects and the one way to validate by a schema, for packages that build on Cinnabar.
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export { memoryShare } from "./base/flow/engine-limits.ts";
@@ -41,6 +41,7 @@ export type { ClientRetryOptions, RetryOptions } from "./client/retry-policy.ts"
 export type { BalanceOptions, EjectionOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
 export type { PolicyName } from "./connect/policy.ts";
 export type { DnsResolverOptions } from "./connect/resolver.ts";
+export { type Validation, validate } from "./contract/schema.ts";
 export type { CloseOnSignalsOptions } from "./engine/close-on-signals.ts";
 export type { DrainOptions } from "./engine/drain.ts";
 export type { ExposeOptions } from "./engine/engine.ts";

@@ -1,3 +1,4 @@
+import { type Validation, validate } from "cinnabar/options";
 import type { Schema } from "cinnabar/standard";
 import type { Failure } from "./tally.ts";
 import { isLater } from "./when-there.ts";
@@ -7,8 +8,6 @@ const longestMessage = 500;
 /** The result of a schema for a value: the parsed value, or why it does not fit. */
 export type Parsed = { readonly value: unknown } | { readonly failure: Failure };
 
-type Validation = Awaited<ReturnType<Schema["~standard"]["validate"]>>;
-
 /** Parses a value: at once, where the schema is synchronous. It neither throws nor rejects. */
 export function parse(
   schema: Schema,
@@ -16,15 +15,14 @@ export function parse(
   name: "input" | "output" | "bulk" | "data",
 ): Parsed | Promise<Parsed> {
   try {
-    const { validate } = schema["~standard"];
-    const result = validate(value);
+    const result = validate(schema, value);
     return isLater(result) ? judgeLater(result, name) : judge(result, name);
   } catch (error) {
     return threw(error, name);
   }
 }
 
-async function judgeLater(result: PromiseLike<Validation>, name: string): Promise<Parsed> {
+async function judgeLater(result: PromiseLike<Validation<unknown>>, name: string): Promise<Parsed> {
   try {
     return judge(await result, name);
   } catch (error) {
@@ -32,7 +30,7 @@ async function judgeLater(result: PromiseLike<Validation>, name: string): Promis
   }
 }
 
-function judge(result: Validation, name: string): Parsed {
+function judge(result: Validation<unknown>, name: string): Parsed {
   if (result.issues === undefined) return { value: result.value };
   const issues = result.issues.map((issue) => `${name}${pathOf(issue.path)}: ${issue.message}`);
   return { failure: invalid(issues.join("; ")) };
