@@ -54,6 +54,13 @@ uintptr_t endOfFile(const WatchedMapping& entry) {
   return entry.begin + (static_cast<size_t>(now.st_size) + page - 1) / page * page;
 }
 
+void ring(const WatchedMapping& entry) {
+  const uint64_t one = 1;
+  if (int alarm = entry.alarm; alarm >= 0 && write(alarm, &one, sizeof one) < 0) {
+    // The alarm is on already.
+  }
+}
+
 /// Replaces the page of the address. All that lies beyond the file's end goes at once: one mapping
 /// each for many pages would reach the system's limit of mappings.
 bool repair(uintptr_t address) {
@@ -69,10 +76,7 @@ bool repair(uintptr_t address) {
   }
   void* zeros = mmap(reinterpret_cast<void*>(from), to - from, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  const uint64_t one = 1;
-  if (int alarm = entry->alarm; alarm >= 0 && write(alarm, &one, sizeof one) < 0) {
-    // The alarm is on already.
-  }
+  ring(*entry);
   return zeros != MAP_FAILED;
 }
 
@@ -142,6 +146,9 @@ LostPages::~LostPages() {
 
 bool LostPages::any() const { return entry_->damaged; }
 
-void LostPages::mark() { entry_->damaged = true; }
+void LostPages::mark() {
+  entry_->damaged = true;
+  ring(*entry_);
+}
 
 }  // namespace cinnabar::base

@@ -16,8 +16,8 @@ namespace cinnabar::base {
 class LostPages {
  public:
   /// `begin` to `begin + length` are whole pages of `page` bytes, which `file` backs. The handler
-  /// writes the number 1 to `alarm` when it has repaired something, unless that is negative. Both
-  /// descriptors outlive this.
+  /// writes the number 1 to `alarm` when it has repaired something, and so does `mark`, unless
+  /// that is negative. Both descriptors outlive this.
   LostPages(uint8_t* begin, size_t length, size_t page, int file, int alarm);
   /// The mapping goes after it.
   ~LostPages();

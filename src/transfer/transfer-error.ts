@@ -104,8 +104,12 @@ export function refused(failed: Failed, status: number): Refusal {
     rpcCode: noFile?.code,
     transferredBytes: failed.moved,
   });
+  if (explain === undefined) return { error };
+  // The owner has not touched the memory itself. It must look before the file can grow again.
+  if (noFile === lostFile)
+    return { error, explained: ask(failed, explain.bind(failed.route)).then(() => error) };
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
-  if (!silent || explain === undefined) return { error };
+  if (!silent) return { error };
   const explained = ask(failed, explain.bind(failed.route)).then(
     (answer) => (answer === undefined ? error : withDetail(answer, error)),
     () => error,

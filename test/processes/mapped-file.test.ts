@@ -64,6 +64,28 @@ describe.each(fabricsAndNet.filter((fabric) => !isDevice(fabric)))("a mapped fil
     const again = await outcome((await engine.connect(url)).client(Files).share({}));
     expect(again).toBe("data_loss");
   });
+
+  it("that was truncated, and has grown again, stays lost to peers that met the cut", async () => {
+    const { owner, path, url } = await startOwner(freshUrl(fabric));
+    await owner.ask("map");
+    const engine = await openEngine();
+    const share = async () =>
+      engine.borrow(
+        (await (await engine.connect(url)).client(Files).share({})) as RegionHandle<"read_write">,
+      );
+    const borrowed = await share();
+    const local = new Uint8Array(mebi);
+    await borrowed.get(local, { offset: 8 * mebi });
+    await truncate(path, mebi);
+    const first = await outcome(borrowed.get(local, { offset: 8 * mebi }));
+    await truncate(path, bytes);
+    // The peer of tcp has lost its connection with the refusal, and that of net the call that lent it the memory.
+    expect(["data_loss", "aborted", "unavailable"]).toContain(first);
+    const second = outcome(borrowed.get(local, { offset: 8 * mebi }));
+    expect(["data_loss", "aborted", "unavailable"]).toContain(await second);
+    expect(await owner.ask("isDamaged")).toBe(true);
+    expect(await outcome(share())).toBe("data_loss");
+  });
 });
 
 describe("the owner of a mapped file", () => {

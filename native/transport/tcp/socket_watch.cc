@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <tuple>
 
 #include "base/clock.h"
 
@@ -52,11 +51,13 @@ std::optional<tcp_info> infoOf(int fd) {
 /// The kernel asks the other end whether the connection is there. One that is not is reset, and one
 /// that does not answer ends after four seconds.
 void probe(int fd) {
-  for (auto [level, option, value] : {std::tuple{IPPROTO_TCP, TCP_KEEPIDLE, 1},
-                                      {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-                                      {IPPROTO_TCP, TCP_KEEPCNT, 3},
-                                      {SOL_SOCKET, SO_KEEPALIVE, 1}})
-    setsockopt(fd, level, option, &value, sizeof value);
+  const int seconds = 1;
+  const int count = 3;
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 /// For how long nothing has come, in milliseconds.

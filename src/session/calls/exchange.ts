@@ -188,7 +188,8 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
-    this.session.transferRefused = true;
-    return explainDenial(this, refused, (reason) => this.session.end(reason));
+    const breaks = this.port.refusesSilently;
+    if (breaks) this.session.transferRefused = true;
+    return explainDenial(this, refused, breaks ? (reason) => this.session.end(reason) : undefined);
   }
 }

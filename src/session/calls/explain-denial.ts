@@ -24,16 +24,18 @@ const reasons: ReadonlySet<RpcCode> = new Set<RpcCode>(["permission_denied", "ou
  * sides, as soon as the transfer has heard why. Where a message of either side is found to be lost before that, it ends
  * without the owner's word.
  *
+ * Where a refusal leaves the connection as it is, so does `endSession`, which is undefined then.
+ *
  * An owner that does not answer may be gone, and its goodbye lost with the connection. The session ends before the
  * transfer does: a handler hears from its signal that its caller is gone, and not only from the transfer.
  */
 export async function explainDenial(
   peer: Pick<PeerLink, "request" | "peerName">,
   { key, needed, offset, bytes }: RefusedTransfer,
-  endSession: (reason: RpcError) => void,
+  endSession: ((reason: RpcError) => void) | undefined,
 ): Promise<RpcError | undefined> {
   // The transfer hears of the answer first. Otherwise the end of the session would be its reason.
-  const endAfterTransfer = () => realTimers.setImmediate(() => endSession(brokenByRefusal(peer.peerName)));
+  const endAfterTransfer = () => realTimers.setImmediate(() => endSession?.(brokenByRefusal(peer.peerName)));
   try {
     await peer.request(builtin.explainDenial, [key, needed, offset, bytes], { timeoutMs: explainMs });
     endAfterTransfer();
@@ -41,7 +43,7 @@ export async function explainDenial(
   } catch (error) {
     const { code, plainMessage, origin } = error as RpcError;
     if (origin === "remote") endAfterTransfer();
-    else endSession(brokenByRefusal(peer.peerName));
+    else endSession?.(brokenByRefusal(peer.peerName));
     if (code === "not_found")
       return new RpcError({ code: "permission_denied", message: plainMessage, origin: "remote" });
     return reasons.has(code) ? (error as RpcError) : undefined;
