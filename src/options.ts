@@ -41,7 +41,7 @@ export type { ClientRetryOptions, RetryOptions } from "./client/retry-policy.ts"
 export type { BalanceOptions, EjectionOptions, KeyOf, ReconnectOptions } from "./connect/connect-options.ts";
 export type { PolicyName } from "./connect/policy.ts";
 export type { DnsResolverOptions } from "./connect/resolver.ts";
-export { type Validation, validate } from "./contract/schema.ts";
+export { type Issue, type Validation, validate } from "./contract/schema.ts";
 export type { CloseOnSignalsOptions } from "./engine/close-on-signals.ts";
 export type { DrainOptions } from "./engine/drain.ts";
 export type { ExposeOptions } from "./engine/engine.ts";
