@@ -15,7 +15,7 @@ export interface AuthorityContext {
  * with the same version it never publishes both.
  */
 export interface Authority {
-  /** Whether the view never changes. Then nobody checks that callers are members still. Default: false. */
+  /** Whether the view never changes. Then members do not check that callers are still members. Default: false. */
   readonly isFixed?: boolean;
   /**
    * Makes a process a member. Resolves when a view has it.
@@ -39,16 +39,16 @@ export interface Observation {
   /** The newest view. */
   readonly view: View;
   /**
-   * Views from the next one on. A slow reader gets the newest and misses those between. Ends by `close`, or throws
-   * when the authority is lost for good.
+   * Views from the next one on. A slow reader gets the newest and misses those between. Ends by `close`, or throws when
+   * the authority has failed for ever.
    */
   views(): AsyncIterable<View>;
   /**
-   * Somebody has seen a view with this version, which may be newer than the one that is known here. Looks at once for
-   * views that were missed. Absent where views do not change: then calls do not say which one their caller has.
+   * Another process has seen a view with this version, which may be newer than the one that is known here. Looks at
+   * once for missed views. Absent where views do not change: then calls do not carry the version of their caller.
    */
   refresh?(version: number): void;
-  /** Ends without a word. A member stays in the view until somebody reports its death or its lease ends. */
+  /** Ends without a goodbye. A member stays in the view until its death is reported or its lease ends. */
   close(): Promise<void>;
 }
 
@@ -57,10 +57,12 @@ export interface Membership extends Observation {
   /** This member, as the authority knows it. */
   readonly self: Member;
   /**
-   * What the failure detector believes of another member, each time that it changes. The authority decides what
-   * follows from it.
+   * Takes each change of the failure detector's belief about another member. The authority decides what follows from
+   * it.
    */
   report(member: Member, status: "alive" | "dead" | "left"): void;
-  /** Leaves the group, and closes. Resolves when a view without this member is published, or nobody is left. */
+  /**
+   * Leaves the group, and closes. Resolves when a view without this member is published, or no other member is left.
+   */
   leave(): Promise<void>;
 }

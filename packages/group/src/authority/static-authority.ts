@@ -8,9 +8,9 @@ export interface ListedMember {
   /** Default: its place in the list. */
   readonly rank?: number;
   readonly urls: readonly string[];
-  /** Where its failure detector listens. Default: it has none. */
+  /** Where its failure detector listens. Default: it has no detector. */
   readonly detector?: string;
-  /** The URLs of its worker lanes. Default: it has none. */
+  /** The URLs of its worker lanes. Default: it has no lanes. */
   readonly lanes?: readonly string[];
   readonly metadata?: Readonly<Record<string, string>>;
 }

@@ -147,7 +147,7 @@ describe("a collective with a region", () => {
     const { ok, failed, repaired, value } = await call;
     expect([[...failed.keys()], repaired]).toEqual([[4], [5, 6]]);
     expect([...value].sort()).toEqual(ok.map((rank) => `a ${rank} ${sha(bytes)}`));
-    // The member is gone for the next call: its children copy from its parent.
+    // The next call finds the member dead: its children copy from its parent.
     const next = await load({ name: "b" }, { ...long, bulk: exposed(bytes), onFailure: "partial" });
     expect([next.ok, next.repaired]).toEqual([ok, [5, 6]]);
     expect([...next.value].sort()).toEqual(ok.map((rank) => `b ${rank} ${sha(bytes)}`));

@@ -25,7 +25,7 @@ interface Piece {
   land(error?: RpcError): void;
 }
 
-/** A parent whose offers and pieces the test controls. */
+/** A parent with offers and pieces that the test controls. */
 class Parent implements BulkSource {
   readonly pieces: Piece[] = [];
   readonly region = {} as RemoteRegion<"read">;
@@ -97,7 +97,7 @@ it("offers each piece when it has it, while it pulls the next", async () => {
   (await parent.piece(3)).land();
   (await parent.piece(4)).land();
   await copy.whole();
-  // Who was slow hears the newest number alone.
+  // A slow child gets only the newest number.
   expect((await offers.next()).value).toBe(byteLength);
   expect((await offers.next()).done).toBe(true);
   expect(Buffer.compare(copy.bytes, caller)).toBe(0);

@@ -3,7 +3,7 @@ import type { BulkSource } from "./bulk-source.ts";
 
 /** How much is pulled at once. A node offers a piece to its children when it has all of it. */
 export const pieceBytes = 2 * 1024 * 1024;
-/** How often a piece is pulled whose checksum differs. */
+/** How often a piece with a different checksum is pulled. */
 const mostTries = 3;
 
 /** A parent, and what is known of it. */

@@ -57,7 +57,7 @@ export class Below {
   readonly #sending: Sending;
   readonly #tally: Tally;
   readonly #answerByMs: number;
-  /** The place of the first child in the tally: a root that is no target has none of its own there. */
+  /** The place of the first child in the tally: a root that is not a target has no place there. */
   readonly #shift: number;
   readonly #end = new AbortController();
   #isStopped = false;

@@ -33,7 +33,7 @@ afterEach(async () => {
   members = [];
 });
 
-/** A group whose handlers go on until their signal fires, or the test lets them go. */
+/** A group with handlers that go on until their signal fires, or the test releases them. */
 async function openGroup(scheme: string): Promise<void> {
   [begun, ended] = [new Map(), new Map()];
   const hold = (_: unknown, { rank, signal }: CollectiveCall): Promise<void> =>

@@ -64,9 +64,9 @@ interface Inputs {
 export interface CollectiveStats {
   /** Calls that were begun here. */
   readonly started: number;
-  /** Those whose targets all succeeded. */
+  /** Calls whose targets all succeeded. */
   readonly succeeded: number;
-  /** Those that had another end: targets failed, or the caller gave up. */
+  /** Calls with another end: targets failed, or the caller gave up. */
   readonly failed: number;
   /** Requests of other members that this one took part in. */
   readonly joined: number;

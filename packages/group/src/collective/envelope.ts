@@ -70,11 +70,11 @@ export interface CarriedFailure {
 export interface Reply {
   /** Set where the node took no part. Nothing was executed and nothing was sent further. */
   readonly refusal?: Omit<CarriedFailure, "rank" | "executed"> | undefined;
-  /** The outputs of `ok`, reduced; undefined where the method has none or `ok` is empty. */
+  /** The outputs of `ok`, reduced; undefined for a method without output or an empty `ok`. */
   readonly value: unknown;
   readonly ok: readonly number[];
   readonly failed: readonly CarriedFailure[];
-  /** Those whose parent failed, and who were reached by another way. */
+  /** Ranks that were reached by another way after their parent failed. */
   readonly repaired: readonly number[];
   /** How long the node had the call, in milliseconds. */
   readonly elapsedMs: number;

@@ -40,7 +40,7 @@ export interface Played {
  *   sent       on its way; its receiver may get it although its sender believes it lost
  *   delivered  its receiver works on it
  *   answered   the reply is on its way back
- *   gone       nothing more comes of it
+ *   gone       it has no further effect
  */
 type Place = "sent" | "delivered" | "answered" | "gone";
 
@@ -50,7 +50,7 @@ interface Message {
   readonly to: number;
   readonly envelope: Envelope;
   readonly settle: (outcome: Reply | RpcError) => void;
-  /** Fires at the receiver when the sender waits no more. */
+  /** Fires at the receiver when the sender stops waiting. */
   readonly end: AbortController;
   place: Place;
   reply: Reply | undefined;
@@ -67,12 +67,12 @@ interface Step {
 }
 
 /**
- * Plays a schedule for each state that a scenario can come to: with every order in which messages arrive, are answered
- * and are lost, and processes are killed, with at most so many faults. The collectives are the real ones; between them
- * are messages that wait until the schedule delivers them.
+ * Plays a schedule for each state that a scenario can reach. The schedules have every order in which messages arrive,
+ * are answered and are lost, and processes are killed, with a bounded number of faults. The collectives are the real
+ * ones. Messages between them wait until the schedule delivers them.
  *
- * What a process does depends on what has happened to it and on nothing else. So a state is what has happened to each
- * process, and two orders that differ only between processes lead to one state.
+ * A process depends only on its own events. So a state is the history of each process, and two orders that differ only
+ * between processes lead to one state.
  */
 export async function* everySchedule(scenario: Scenario): AsyncGenerator<Played> {
   const seen = new Set<string>();
@@ -299,7 +299,10 @@ const lost = (isCertain: boolean): RpcError =>
     ...(isCertain && { notExecuted: true }),
   });
 
-/** All that promises have to do is done: one turn of the event loop later, and more often than they wait in turn. */
+/**
+ * All reactions of promises have run: one turn of the event loop later, after more turns than any chain of them is
+ * long.
+ */
 async function settled(): Promise<void> {
   for (let i = 0; i < 40; i++) await undefined;
 }

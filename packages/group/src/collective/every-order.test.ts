@@ -5,7 +5,7 @@ import { everySchedule, type Played, type Scenario } from "./every-order.test-su
 const ranks = 8;
 const chain = [1, 2, 3];
 
-/** Holds what a caller may believe of a result against what has run. */
+/** Compares what a caller may conclude from a result with what has run. */
 function check({ log, result, runs }: Played): void {
   const lies = [...result.failed].flatMap(([rank, { executed }]) => {
     const times = runs[rank] as number;

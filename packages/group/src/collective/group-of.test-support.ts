@@ -6,7 +6,7 @@ import type { CarriedMember } from "./envelope.ts";
 import type { GroupImplementation } from "./handlers.ts";
 import type { Members } from "./members.ts";
 
-/** A member of a group in one process, whose view the test sets. */
+/** A member of a group in one process. The test sets its view. */
 export class TestMember implements Members {
   readonly name = "test";
   readonly engine: Engine;

@@ -4,8 +4,8 @@ import type { Schema } from "cinnabar/standard";
 export type FieldChecks<T> = { readonly [K in keyof T]-?: (value: unknown, whole: T) => boolean };
 
 /**
- * The schema of a message of this package. Nothing that arrives is trusted: a message whose fields do not pass all
- * checks is refused before anything is made of it.
+ * The schema of a message of this package. Messages are not trusted: one with a field that fails a check is refused
+ * before it is used.
  */
 export function messageSchema<T extends object>(what: string, checks: FieldChecks<T>): Schema<T> {
   const names = Object.keys(checks) as (keyof T & string)[];

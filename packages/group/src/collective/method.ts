@@ -46,9 +46,9 @@ export interface CollectiveParts<I extends Schema, O extends Schema> {
 }
 
 /**
- * A method that all members of a group execute, whose outputs become one on their way to the caller. Made by
+ * A method that all members of a group execute. Their outputs become one on their way to the caller. Made by
  * `collective`. On the wire it is a unary method; its own input and output travel in an envelope. With a region it is a
- * client stream, whose items say how much of the region the sender has.
+ * client stream. Its items say how much of the region the sender has.
  */
 export interface CollectiveMethod<
   I extends Schema = Schema,
@@ -72,7 +72,7 @@ export interface CollectiveOptions<
 > {
   /** Schema of the input, the same for all members. Default: no input. */
   readonly input?: I | undefined;
-  /** Schema of what each member returns, and of what `reduce` makes of two. Default: no output. */
+  /** Schema of each member's output, and of what `reduce` makes of two. Default: no output. */
   readonly output?: O | undefined;
   /**
    * Makes one output of two. It runs on inner members of the tree, in any order: it must be associative and commutative,
@@ -185,7 +185,7 @@ export type ErrorSchemasOf<M> = M extends {
   ? E
   : NoErrors;
 
-/** What a collective with a region has of it, else `Without`. */
+/** `With` for a collective with a region, else `Without`. */
 export type WithBulk<M, With, Without> = M extends {
   readonly collective: { readonly bulk: infer B };
 }

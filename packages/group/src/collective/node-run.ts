@@ -99,8 +99,8 @@ export class NodeRun implements OwnHost {
   }
 
   /**
-   * A request waits for the reply; the signal of `call` fires when it does no more. Its reason says why. `parent` is who
-   * sent it, of a collective with a region.
+   * A request waits for the reply. The signal of `call` fires with a reason when it stops waiting. `parent` is the
+   * sender of a collective with a region.
    */
   wait(
     call: { readonly signal: AbortSignal },

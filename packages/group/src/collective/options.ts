@@ -26,7 +26,7 @@ export interface CollectiveCallOptions {
   readonly tree?: TreeShape | "auto" | undefined;
   /** The ranks to execute the call. Default: all members of the view. */
   readonly include?: readonly number[] | undefined;
-  /** Ranks that do not execute it. Default: none. */
+  /** Ranks that do not execute it. Default: no ranks. */
   readonly exclude?: readonly number[] | undefined;
   /**
    * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that lists all
@@ -55,8 +55,8 @@ export interface BulkCallOptions extends CollectiveCallOptions {
    */
   readonly bulk: Region<"read">;
   /**
-   * Compares each copy with the one that it was made of. Differing pieces are copied again, twice at most; then the
-   * member and those below it fail with `data_loss`. Default: none.
+   * Compares each copy with its source. Differing pieces are copied again, at most twice; then the member and those
+   * below it fail with `data_loss`. Default: no check.
    */
   readonly checksum?: "crc32c" | undefined;
 }

@@ -20,14 +20,14 @@ interface DeclaredBy<Reason extends string, S extends ErrorSchemas[string]> {
 export interface CollectiveResult<Output, E extends ErrorSchemas = ErrorSchemas> {
   /** The outputs of exactly the members in `ok`, reduced to one. */
   readonly value: Output;
-  /** The ranks that executed the call and whose outputs are in the value, ascending. */
+  /** The ranks that executed the call and have their outputs in the value, ascending. */
   readonly ok: readonly number[];
   /**
    * The ranks that have no part in the value, ascending. `executed` says whether the handler ran: "maybe" where the
    * member was lost while it may have.
    */
   readonly failed: ReadonlyMap<number, RankFailure<E>>;
-  /** Those of `ok` whose parent in the tree failed, and that were reached by another way, ascending. */
+  /** Ranks of `ok` that were reached by another way after their parent in the tree failed, ascending. */
   readonly repaired: readonly number[];
 }
 

@@ -14,7 +14,7 @@ function reply(ok: number[], failed: number[], repaired: number[] = []): Reply {
   };
 }
 
-/** What a run of places comes to: nothing is said of it, each by itself, or all by the reply of a child. */
+/** The outcome of a run of places: unreported, each by itself, or all by the reply of a child. */
 const events = fc.array(
   fc.record({
     kind: fc.constantFrom("begin", "undo", "succeed", "fail", "merge", "lie"),
@@ -71,7 +71,7 @@ describe("a tally", () => {
 
   it('says "maybe" of a rank that an earlier way may have reached, though a later one certainly did not', () => {
     const tally = new Tally(ranks, concat);
-    // The first way to 3 and 9, which are below 7, is lost. The second finds nobody at 3.
+    // The first way to 3 and 9, which are below 7, is lost. The second does not find 3.
     tally.begin(0, 3);
     tally.fail(0, failure);
     tally.begin(1, 2);

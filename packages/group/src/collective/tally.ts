@@ -72,10 +72,10 @@ export class Tally {
   }
 
   /**
-   * What a child says of its run. Its value must have been checked. Of itself the child knows whether it ran. Of the
-   * ranks below it the child does not know what earlier ways have brought them, so its "no" becomes "maybe" there.
+   * Takes the reply of a child for its run, with a checked value. The child knows whether it ran itself. It does not
+   * know what earlier ways have brought to the ranks below it, so its "no" becomes "maybe" for them.
    *
-   * @throws Error where the reply is not about exactly this run: then nothing of it counts
+   * @throws Error where the reply is not about exactly this run: then it has no effect
    */
   merge(start: number, count: number, reply: Reply): void {
     const places = new Map<number, number>();

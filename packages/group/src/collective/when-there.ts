@@ -9,8 +9,8 @@ export function isLater<T>(value: MaybePromise<T>): value is PromiseLike<T> {
 }
 
 /**
- * Goes on with a value: at once where it is there, so that a call whose handler and schemas are synchronous makes no
- * promise at a member. What `next` throws is thrown or rejects, accordingly.
+ * Calls `next` with a value, at once if the value is there. So a call with a synchronous handler and synchronous
+ * schemas makes no promise at a member. An error of `next` is thrown or rejects, accordingly.
  */
 export function whenThere<T, R>(
   value: MaybePromise<T>,

@@ -27,7 +27,7 @@ export interface CoordinatedOptions {
 /** How long a member that leaves looks for a coordinator that publishes a view without it, in milliseconds. */
 const leaveTimeoutMs = 5000;
 
-/** When a member whose stream of views has ended is asked whether it lives, each after the one before. */
+/** The pauses between the questions to a member whether it lives, after its stream of views has ended. */
 const judgePausesMs = [0, 50, 200, 800, 3200];
 
 /** How many members are asked for a newer view that another process has seen. */
@@ -42,7 +42,7 @@ export class CoordinatedMembership implements Membership, HostedGroup {
   readonly #follower: FollowedViews;
   readonly #leaveHost: () => void;
   readonly #timer: NodeJS.Timeout;
-  /** Members whose streams of views this process serves. */
+  /** Members that follow views of this process. */
   readonly #followers = new Set<MemberName>();
   #refreshing: Promise<void> | undefined;
   #judging: Promise<unknown> | undefined;
@@ -99,7 +99,7 @@ export class CoordinatedMembership implements Membership, HostedGroup {
     try {
       while (performance.now() < untilMs) {
         const { coordinator } = this.#ledger;
-        // Nobody is left, or a view without this member has come already.
+        // No other member is left, or a view without this member has come already.
         if (coordinator === undefined || !isSameMember(this.self, memberOf(this.view, rank))) return;
         try {
           const { published } = this.#ledger;
@@ -132,7 +132,7 @@ export class CoordinatedMembership implements Membership, HostedGroup {
 
   async *onFollow({ after, rank }: FollowRequest, signal: AbortSignal): AsyncIterable<Published> {
     const member = rank === undefined ? undefined : memberOf(this.view, rank);
-    // A copy: a member whose stream breaks may have begun another one.
+    // A copy: a member with a broken stream may have begun another one.
     const follower = member && { ...member };
     if (follower !== undefined) this.#followers.add(follower);
     try {

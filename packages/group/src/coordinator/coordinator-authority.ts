@@ -23,8 +23,8 @@ export interface CoordinatorOptions {
   /** How long another process may take to say that it lives, in milliseconds. Default: 2000. */
   readonly probeTimeoutMs?: number | undefined;
   /**
-   * How often a member asks another one whether it has missed a view, in milliseconds. So does an observer that all
-   * members let ask for views and none lets follow them. Default: 5000.
+   * How often a member asks another one for missed views, in milliseconds. An observer does so too, if the members
+   * permit it to ask for views and do not permit it to follow them. Default: 5000.
    */
   readonly refreshMs?: number | undefined;
 }
@@ -49,12 +49,13 @@ const fields = {
 const pauseMs = 100;
 
 /**
- * The member with the lowest living rank decides, and publishes the views. Nothing else is needed, no other server. It
- * is not safe when the network parts: each side believes the other dead and goes on as a group of its own. The side
- * whose coordinator took over later has the higher versions.
+ * The member with the lowest living rank decides, and publishes the views. It needs no other server. It is not safe in
+ * a network partition: each side believes the other dead and goes on as a group of its own. The side with the later
+ * coordinator has the higher versions.
  *
- * A member is removed when the failure detector of the coordinator believes it dead, or at once when its host says that
- * its process is gone. The next member takes over from a coordinator that is gone in the same way.
+ * The coordinator removes a member when its failure detector believes the member dead. It removes a member at once when
+ * the host of the member reports that its process is gone. The next member replaces a dead coordinator by the same
+ * rules.
  *
  * @example
  * const authority = coordinatorAuthority({ seeds: ["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"] });
@@ -148,7 +149,7 @@ class Search {
     }
   }
 
-  /** Asks for views first: a candidate that creates a group joins none. */
+  /** Asks for views first: a candidate that creates a group must not join one. */
   async #assertNone(seeds: readonly string[]): Promise<void> {
     for (const url of seeds) {
       const published = await this.#call(url, (client, timeoutMs) => client.view(this.#group, { timeoutMs }));
@@ -186,7 +187,7 @@ class Search {
   ): Promise<T | "nobody" | "silent"> {
     const peer = this.#engine.lazyPeer(url, { timeoutMs: this.#bounds.probeTimeoutMs });
     try {
-      // A coordinator asks who is in the way of a candidate, which takes as long again.
+      // A coordinator probes the member in the way of a candidate, which takes as long again.
       return await call(peer.client(MembershipService), 3 * this.#bounds.probeTimeoutMs);
     } catch (error) {
       if (error instanceof RpcError && error.code === "failed_precondition") throw error;

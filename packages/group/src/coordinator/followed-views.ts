@@ -6,15 +6,15 @@ import { isSameMember, type Member } from "../view/view.ts";
 import { Membership, type Published } from "./membership-service.ts";
 import { isRefusal } from "./refusal.ts";
 
-/** Whose views are followed, and who wants them. */
+/** The member that is followed, and the reader of its views. */
 export interface Follower {
   readonly engine: Engine;
   readonly group: string;
   /** This member; undefined for an observer. */
   readonly rank: number | undefined;
-  /** The member to follow now; undefined for none. */
+  /** The member to follow now; undefined for no member. */
   choose(): Member | undefined;
-  /** The version that is known. */
+  /** The known version. */
   version(): number;
   onPublished(published: Published): void;
   /** The stream of views from that member has ended by itself. Resolves when it may be tried again. */

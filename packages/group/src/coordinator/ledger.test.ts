@@ -75,7 +75,7 @@ it("no rank is given to two places, and no incarnation of a rank to two processe
   expect(latter.incarnation).toBeGreaterThan(former.incarnation);
   first.report(former, true);
   first.adopt(again);
-  // What was believed of the former process says nothing of this one.
+  // A belief about the former process has no effect on this one.
   expect(first.isGone(at(first, 1))).toBe(false);
   first.report(former, true);
   expect(first.isGone(at(first, 1))).toBe(false);

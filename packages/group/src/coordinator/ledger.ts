@@ -17,7 +17,7 @@ export class Ledger {
   readonly #self: Member;
   /** Believed dead or left, by rank: the incarnation. */
   readonly #gone = new Map<number, number>();
-  /** From now on it publishes nothing. */
+  /** It publishes no more views. */
   #isLeaving = false;
 
   /** The first view of a group, with one member. */
@@ -62,7 +62,7 @@ export class Ledger {
     );
   }
 
-  /** What is believed of a member. This one lives until it leaves, whatever others believe. */
+  /** Takes a belief about a member. This member lives until it leaves, whatever others believe. */
   report(member: Member, isGone: boolean): void {
     if (isSameMember(member, this.#self)) return;
     const known = this.#gone.get(member.rank) ?? -1;
@@ -93,8 +93,8 @@ export class Ledger {
   }
 
   /**
-   * The next view with this candidate, in a place that nobody else has. Its incarnation is the version: no other process
-   * has had it in that place.
+   * The next view with this candidate, in a place without a member. Its incarnation is the version, which no other
+   * process has had in that place.
    */
   withCandidate(candidate: Candidate): { readonly published: Published; readonly rank: number } {
     const { rank = this.#published.nextRank } = candidate;

@@ -5,7 +5,7 @@ import { type Member, type MemberLanes, makeView, type View } from "../view/view
 /** A view as members send it to each other. */
 export interface Published {
   readonly view: View;
-  /** The rank of the next member that wants none. No rank is given to two places. */
+  /** The rank of the next member without a wish for one. No rank is given to two places. */
   readonly nextRank: number;
 }
 
@@ -27,7 +27,7 @@ export interface LeaveRequest {
 
 export interface FollowRequest {
   readonly group: string;
-  /** The version that is known; 0 for none. */
+  /** The known version; 0 without one. */
   readonly after: number;
   /** The member that asks; undefined for an observer. */
   readonly rank: number | undefined;
@@ -42,7 +42,7 @@ export const Membership = service("cinnabar.membership.v1", {
   leave: unary({ input: checked(leaveOf), idempotent: true }),
 });
 
-/** A schema that is a function which throws for what does not fit. */
+/** A schema from a function that throws for a wrong value. */
 function checked<T>(parse: (value: unknown) => T): Schema<T> {
   return {
     "~standard": {

@@ -4,8 +4,8 @@ import { urlsFrom } from "../group/member-link.ts";
 import type { Member } from "../view/view.ts";
 
 /**
- * What asking a process itself has shown. `gone`: at each of its URLs nobody listens, or another process does. Its host
- * has said so, which a network that is down cannot. `silent`: nothing is certain.
+ * The result of a question to a process. `gone`: each of its URLs has no listener, or another process. Its host has
+ * answered so, which a network that is down cannot. `silent`: the state is uncertain.
  */
 export type Verdict = "answers" | "gone" | "silent";
 
@@ -37,7 +37,7 @@ async function probeAt(
   return wanted === undefined || found === wanted ? "answers" : "gone";
 }
 
-/** Whether the host of a process says that nobody listens there. */
+/** Whether the host of a process reports that the port has no listener. */
 export function isNobody(error: unknown): boolean {
   return error instanceof RpcError && error.fabric?.name === "ECONNREFUSED";
 }

@@ -7,7 +7,7 @@ export function isRefusal(error: unknown): error is RpcError {
   );
 }
 
-/** The error of a group whose processes refuse this one. `who` is the request, or where it went to. */
+/** The error of a group with processes that refuse this one. `who` is the request, or its destination. */
 export function refusedBy(group: string, who: string, cause: RpcError): RpcError {
   const { code, origin, plainMessage } = cause;
   return new RpcError({

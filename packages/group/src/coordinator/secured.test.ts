@@ -41,7 +41,7 @@ async function join(
   seeds: readonly string[],
   options: Partial<JoinOptions> = {},
 ): Promise<Group> {
-  // Who is refused would otherwise try again until its time is over.
+  // A refused process would otherwise try again until its time is over.
   const authority = coordinatorAuthority({ seeds, refreshMs: 50, joinTimeoutMs: 300_000 });
   const group = await joinGroup("vault", { engine, authority, serve: [hello], ...options });
   open.push(group);

@@ -1,7 +1,7 @@
 /**
- * The time that a detector was awake. A process that was stopped, or whose thread got no turn, must not take its own
- * absence for the silence of others: time that was slept through does not pass here, so every deadline moves by it.
- * A clock that jumps forward counts as sleep. When it jumps back, this one goes on from where it was.
+ * The time that a detector was awake. A stopped process, or one whose thread got no turn, must not take its own absence
+ * for the silence of others. Time that it slept through does not pass here, so every deadline moves by it. A clock that
+ * jumps forward counts as sleep. When it jumps back, this one goes on from where it was.
  */
 export class AwakeClock {
   /** How late a step may be before it counts as sleep. */

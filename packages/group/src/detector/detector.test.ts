@@ -92,7 +92,7 @@ describe("a member", () => {
     simulation.part((id) => Number(id === 5));
     simulation.runTo(60 * periodMs);
     expect(told).toContainEqual({ observer: 5, event: { type: "isolated", isolated: true } });
-    // What it probed when it was cut off it may suspect, until it notices that it hears nobody.
+    // The cut-off member may suspect what it probed, until it notices that it receives no messages.
     const declared = told.filter(({ observer, event }) => observer === 5 && event.type === "status");
     expect(declared.length).toBeLessThanOrEqual(2);
     expect(declared.filter(({ event }) => event.type === "status" && event.status === "dead")).toEqual([]);
@@ -197,7 +197,7 @@ describe("each part earns its place", () => {
   });
 });
 
-/** One detector, whose messages the test writes and reads. */
+/** One detector; the test writes and reads its messages. */
 function alone(members = 4, options: DetectorOptions = {}) {
   const sent: Message[] = [];
   const events: DetectorEvent[] = [];

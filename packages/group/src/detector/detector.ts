@@ -87,7 +87,7 @@ export class Detector {
     return { ...this.#counts, sleptMs: this.#clock.sleptMs, localHealth: this.#health.score };
   }
 
-  /** What is believed of a member; undefined for one that is not in the roster. */
+  /** The believed status of a member; undefined for one that is not in the roster. */
   statusOf(member: MemberId): Status | undefined {
     return member === this.self ? this.#own.status : this.#opinions.of(member)?.status;
   }
@@ -120,7 +120,7 @@ export class Detector {
     this.#setIsolated(false);
     const former = this.#opinions.of(from);
     this.#believe({ member: from, status: message.status, incarnation: message.incarnation }, now);
-    // A dead member is believed only about this member, which may learn so that it is thought dead itself.
+    // A dead member is believed only about this member, which may learn in this way that it is thought dead itself.
     const isCredible = this.#opinions.isLiving(from) || message.status === "left";
     for (const update of message.updates) {
       if (this.#isSilent) return;
@@ -176,7 +176,8 @@ export class Detector {
   }
 
   /**
-   * Takes over a new roster. What was believed of its members stays, unless it names a later incarnation.
+   * Takes over a new roster. Beliefs about its members stay, unless it names a later incarnation.
+   *
    * @throws RangeError when it lacks this member
    */
   adopt(roster: Roster, nowMs: number): void {
@@ -334,7 +335,7 @@ export class Detector {
     this.#ports.onEvent({ type: "refuted", incarnation: this.#own.incarnation });
   }
 
-  /** Says something of itself that overrides what others believe. */
+  /** Announces a state of its own that overrides what others believe. */
   #declare(status: OwnStatus, incarnation: number, now: number): void {
     this.#own.status = status;
     this.#own.incarnation = incarnation;

@@ -9,14 +9,17 @@ export type DetectorEvent =
       readonly status: Status;
       readonly previous: Status;
       readonly incarnation: number;
-      /** Whose suspicion it is, of `suspect`. */
+      /** The member that suspects, for `suspect`. */
       readonly accuser?: MemberId;
     }
   /** Others suspected this member, and it has said that it lives. */
   | { readonly type: "refuted"; readonly incarnation: number }
   /** Others have declared this member dead. It comes back with a later incarnation, or is silent from now on. */
   | { readonly type: "excluded"; readonly incarnation: number; readonly returns: boolean }
-  /** This member has heard no other for `outagePeriods`, or hears one again. Isolated, it suspects none. */
+  /**
+   * This member has received no message for `outagePeriods`, or receives messages again. Isolated, it suspects no
+   * member.
+   */
   | { readonly type: "isolated"; readonly isolated: boolean }
   /** This member did not run for a while. Its deadlines have moved. */
   | { readonly type: "slept"; readonly sleptMs: number };
@@ -25,10 +28,10 @@ export type DetectorEvent =
 export interface DetectorStats {
   readonly sent: number;
   readonly received: number;
-  /** Messages from who is no member, or for another member. */
+  /** Messages from processes that are not members, or for another member. */
   readonly ignored: number;
   readonly probes: number;
-  /** Probes that neither the target nor anybody in between has answered. */
+  /** Probes without an answer of the target or of a member in between. */
   readonly failedProbes: number;
   /** Suspicions that this member raised or confirmed by its own probes. */
   readonly suspicions: number;

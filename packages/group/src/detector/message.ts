@@ -2,7 +2,8 @@
 export type MemberId = number;
 
 /**
- * What is believed of a member. `stalled`: its detector answers and its main thread does not. `left`: it said goodbye.
+ * The believed state of a member. `stalled`: its detector answers and its main thread does not. `left`: it said
+ * goodbye.
  */
 export type Status = "alive" | "stalled" | "suspect" | "dead" | "left";
 

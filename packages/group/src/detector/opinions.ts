@@ -10,8 +10,8 @@ export interface Opinion {
 const strength: Readonly<Record<Status, number>> = { alive: 0, stalled: 0, suspect: 1, dead: 2, left: 3 };
 
 /**
- * Whether an update says more than what is believed: a later incarnation, or the same one and something stronger. The
- * order is total but for alive and stalled, so all members come to one opinion, in whatever order updates arrive.
+ * Whether an update is newer than the belief: a later incarnation, or the same one and a stronger status. The order is
+ * total but for alive and stalled. So all members reach one opinion, in whatever order updates arrive.
  */
 export function isNews(update: Opinion, believed: Opinion): boolean {
   if (update.incarnation !== believed.incarnation) return update.incarnation > believed.incarnation;
@@ -71,7 +71,7 @@ export class Opinions {
     else this.#differing.set(member, { status, incarnation });
   }
 
-  /** Forgets who is no longer listed, and whatever an incarnation of the new roster is ahead of. */
+  /** Forgets members that are no longer listed, and opinions that are older than the new roster's incarnation. */
   adopt(roster: Roster): void {
     this.#roster = roster;
     for (const [member, { incarnation }] of this.#differing) {

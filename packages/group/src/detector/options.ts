@@ -16,7 +16,7 @@ export interface DetectorOptions {
   readonly periodMs?: number | undefined;
   /** How long a direct ping is waited for, less than the period. Default: half of the period. */
   readonly pingTimeoutMs?: number | undefined;
-  /** How many others are asked to ping a member that did not answer. 0: none. Default: 3. */
+  /** How many others are asked to ping a member that did not answer. 0: no others. Default: 3. */
   readonly indirectProbes?: number | undefined;
   /** How many updates go along with a message, at most 8. Default: 8. */
   readonly updatesPerMessage?: number | undefined;
@@ -30,7 +30,7 @@ export interface DetectorOptions {
   readonly buddy?: boolean | undefined;
   /** A suspicion lasts at least factor · max(1, log10 N) periods. Default: 4. */
   readonly suspicionFactor?: number | undefined;
-  /** A suspicion that nobody confirms lasts this many times as long. 1: always the minimum. Default: 6. */
+  /** A suspicion that no other member confirms lasts this many times as long. 1: always the minimum. Default: 6. */
   readonly suspicionMaxFactor?: number | undefined;
   /** How many members must share a suspicion for it to last the minimum. Default: 3. */
   readonly confirmations?: number | undefined;
@@ -40,7 +40,7 @@ export interface DetectorOptions {
   readonly maxLocalHealth?: number | undefined;
   /** Whether time in which this member did not run moves all its deadlines. Default: true. */
   readonly shiftOverSleep?: boolean | undefined;
-  /** After so many periods without any message this member suspects nobody. Infinity: never. Default: 2. */
+  /** After so many periods without any message this member suspects no other. Infinity: never. Default: 2. */
   readonly outagePeriods?: number | undefined;
   /** Whether a member that was declared dead comes back with a later incarnation. Else it goes silent. Default: true. */
   readonly rejoin?: boolean | undefined;

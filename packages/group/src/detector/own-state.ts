@@ -13,9 +13,9 @@ export class OwnState {
   }
 
   /**
-   * What others say of this member. `isExcluded`: somebody has declared it dead, for the first time at this incarnation;
-   * a death may be older than a refutation of the suspicion before it, and somebody may have acted on it all the same.
-   * `isWrong`: only a later incarnation makes it right.
+   * Takes another member's belief about this one. `isExcluded`: this member was declared dead, for the first time at
+   * this incarnation. A death may be older than a refutation of the suspicion before it, and a member may have acted on
+   * it all the same. `isWrong`: only a later incarnation corrects it.
    */
   hear({ status, incarnation }: Update): { readonly isExcluded: boolean; readonly isWrong: boolean } {
     if (this.status === "left") return { isExcluded: false, isWrong: false };

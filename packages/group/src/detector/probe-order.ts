@@ -15,7 +15,7 @@ export class ProbeOrder {
     this.#random = random;
   }
 
-  /** The next place below `size` that is wanted; undefined where none is. Another `size` begins a new traversal. */
+  /** The next wanted place below `size`; undefined without one. Another `size` begins a new traversal. */
   next(size: number, isWanted: (place: number) => boolean): number | undefined {
     // The rest of this traversal, and a whole one after it.
     for (let tried = 0; tried < 2 * size; tried += 1) {

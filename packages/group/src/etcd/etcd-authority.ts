@@ -36,9 +36,9 @@ export interface EtcdOptions {
    */
   readonly leaseMs?: number | undefined;
   /**
-   * Whether a death that the failure detector of this member reports removes a member whose lease still runs. That one may
-   * live, cut off from the others and from etcd, and goes on until its own lease ends: up to `leaseMs` after it was
-   * removed. With `false` a dead member stays in the view for up to `leaseMs`. Give all members the same.
+   * Whether a death that this member's failure detector reports removes a member with a running lease. That member may
+   * live, cut off from the others and from etcd. It goes on until its own lease ends: up to `leaseMs` after it was
+   * removed. With `false` a dead member stays in the view for up to `leaseMs`. Give all members the same value.
    * Default: true with `whenUnreachable: "wait"`, and false with "end", so that members end before others remove them.
    */
   readonly evictReported?: boolean | undefined;

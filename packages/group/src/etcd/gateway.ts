@@ -1,7 +1,7 @@
 import { type RpcCode, RpcError } from "cinnabar/standard";
 import { abortTogether, withTimeLimit } from "./time-limit.ts";
 
-/** Where etcd is, and who asks. */
+/** Where etcd is, and the user of the requests. */
 export interface GatewayOptions {
   /** At least one, as `http://10.0.0.1:2379`. They are servers of one cluster. */
   readonly endpoints: readonly string[];
@@ -183,7 +183,7 @@ function resultOf(text: string): Json {
   return (result ?? answer) as Json;
 }
 
-/** gRPC's codes for what another try may help: deadline exceeded, exhausted, aborted, unavailable. */
+/** gRPC's codes for failures that another try may cure: deadline exceeded, exhausted, aborted, unavailable. */
 const retryable = new Set([4, 8, 10, 14]);
 
 function refusalOf(status: number, text: string): Error {

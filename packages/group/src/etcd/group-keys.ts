@@ -19,7 +19,7 @@ export interface Holder {
 /** What etcd has of a group. */
 export interface GroupState {
   readonly view: View | undefined;
-  /** The rank of the next member that names none. Ranks are not used again. */
+  /** The rank of the next member that names no rank. Ranks are not used again. */
   readonly nextRank: number;
   /** When the view was written, in etcd's count; 0 without a view. */
   readonly viewRevision: bigint;
@@ -33,7 +33,7 @@ export interface NextView {
   readonly nextRank: number;
   /** A rank that is taken along with it. */
   readonly holder?: { readonly rank: number } & Holder;
-  /** Ranks whose holders go. */
+  /** Ranks to release: their holders are removed. */
   readonly released?: readonly number[];
 }
 
@@ -87,7 +87,7 @@ export class GroupKeys {
   }
 
   /**
-   * Writes the next view, unless somebody else has written one since.
+   * Writes the next view, unless another member has written one since.
    *
    * @returns whether it is written
    */

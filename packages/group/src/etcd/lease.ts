@@ -36,8 +36,8 @@ export class Lease {
   /**
    * Renews it three times in its time, until it has ended or `signal` aborts.
    *
-   * @param onOverdue called as soon as it may have ended because etcd was not reached, once for each such time
-   * @returns when etcd says that the lease has ended
+   * @param onOverdue called when the lease may have ended because etcd was not reached, once for each outage
+   * @returns when etcd reports that the lease has ended
    * @throws the reason of `signal`; RpcError for what etcd refuses
    */
   async keep(signal: AbortSignal, onOverdue: () => void): Promise<void> {

@@ -23,15 +23,15 @@ export interface MembershipParts {
   readonly lease: Lease;
   /** What the group is after this member has joined. */
   readonly state: GroupState & { readonly view: NonNullable<GroupState["view"]> };
-  /** Whether a death that the failure detector reports removes a member whose lease still runs. */
+  /** Whether a death that the failure detector reports removes a member with a running lease. */
   readonly evictsReported: boolean;
   /** Whether the membership ends when the lease may have ended because etcd cannot be reached. */
   readonly endsUnreachable: boolean;
 }
 
 /**
- * A member of a group in etcd. Its lease says that it lives. Every member removes others whose leases have ended, by a
- * transaction that fails if the view has changed meanwhile. So there is one line of views.
+ * A member of a group in etcd. Its lease shows that it lives. Every member removes others with an ended lease, by a
+ * transaction that fails if the view has changed meanwhile. So the views have one order.
  */
 export class EtcdMembership extends EtcdObservation implements Membership {
   readonly self: Member;
@@ -137,7 +137,7 @@ export class EtcdMembership extends EtcdObservation implements Membership {
     return this.keys.publish(state, { members, nextRank: state.nextRank, released }, this.ending.signal);
   }
 
-  /** Keeps the lease. Where it ends and nobody has noticed, takes the rank again with another one. */
+  /** Keeps the lease. If it ends before another member has noticed, takes the rank again with a new lease. */
   async #keep(): Promise<void> {
     const { signal } = this.ending;
     const { gateway, endsUnreachable } = this.#parts;
@@ -156,7 +156,7 @@ export class EtcdMembership extends EtcdObservation implements Membership {
     const lease = await persist(() => Lease.grant(gateway, this.#lease.ttlMs, signal), signal);
     for (;;) {
       const { state } = await persist(() => this.keys.read(signal), signal);
-      // Somebody has noticed. The view that is without this member comes by the watch, and the lease has no key.
+      // Another member has noticed. The view without this member comes by the watch, and the lease has no key.
       if (!isSameMember(this.self, memberOf(state.view ?? this.view, rank))) return lease;
       if (await persist(() => this.keys.hold(state, { rank, incarnation, lease: lease.id }, signal), signal))
         return lease;

@@ -5,7 +5,7 @@ import type { GroupKeys, GroupState } from "./group-keys.ts";
 import { persist } from "./persist.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
-/** A watch whose connection died without a word is noticed after this time: all is read anew. */
+/** How soon a watch with a silently broken connection is noticed: after this time all is read again. */
 const readAnewMs = 30_000;
 
 /** Follows a group in etcd: reads its keys, then watches them, and begins anew whenever the watch ends. */
@@ -54,7 +54,7 @@ export class EtcdObservation implements Observation {
   /** There is another state. */
   protected onState(): void {}
 
-  /** Follows no more. With an error it is lost for good. */
+  /** Stops following. With an error the authority has failed for ever. */
   protected end(error?: unknown): void {
     this.#views.end(error);
     this.ending.abort();

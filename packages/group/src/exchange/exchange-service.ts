@@ -38,7 +38,7 @@ export const longestName = 128;
 const isText = (value: unknown): value is string => typeof value === "string";
 const isName = (value: unknown): boolean => isText(value) && value.length >= 1 && value.length <= longestName;
 
-/** Those who have come. */
+/** The members that have come. */
 export interface Brought {
   readonly brought: readonly Contribution[];
 }

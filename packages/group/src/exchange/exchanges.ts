@@ -81,12 +81,12 @@ function arrivalsOf(groups: Map<string, Arrivals>, group: string): Arrivals {
 
 /** What members get: all the same, or each rank its own. */
 type Results = { readonly all: unknown } | { readonly of: (rank: number) => unknown };
-/** Makes the results of what all have brought, by rank, ascending. It runs at the leader. */
+/** Makes the results of all members' values, by rank, ascending. It runs at the leader. */
 type Combine = (values: ReadonlyMap<number, unknown>) => Results;
 
 /**
- * Barriers and exchanges of values among all members of a group. All members call the same method with the same name,
- * and none goes on before all have come. The member with the lowest rank of its view leads. When that one dies, the
+ * Barriers and exchanges of values among all members of a group. All members call the same method with the same name.
+ * No member goes on before all have come. The member with the lowest rank of its view leads. When the leader dies, the
  * exchange breaks for all.
  */
 export class Exchanges {
@@ -218,7 +218,7 @@ export class Exchanges {
       const living = byRank(view);
       if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
       // Only the leader lets this member go on.
-      // A successor with the same rank is another member, and knows nothing of this round.
+      // A successor with the same rank is another member, and does not know this round.
       const gone = present.find(
         (member) =>
           (onDeath === "break" || member.rank === leader) && !isSameMember(member, living.get(member.rank)),
@@ -346,7 +346,7 @@ interface Collected {
   readonly values: readonly Contribution[];
 }
 
-/** With the results of all ranks: a function that throws does so before anybody is let go. */
+/** The results of all ranks: a function that throws does so before any member is released. */
 function evaluated(results: Results, ranks: readonly number[]): Results {
   if (!("of" in results)) return results;
   const made = new Map(ranks.map((rank) => [rank, results.of(rank)]));
@@ -355,7 +355,7 @@ function evaluated(results: Results, ranks: readonly number[]): Results {
 
 const leftOf = (untilMs: number): number => Math.max(1, untilMs - performance.now());
 
-/** The member has not joined yet: its engine serves nothing of the group, or has no such group. Asking again is safe. */
+/** The member has not joined yet: its engine does not serve the group yet. Asking again is safe. */
 const isNotReady = ([, { code, executed, retryable }]: readonly [number, RankFailure]): boolean =>
   code === "unimplemented" || (code === "failed_precondition" && executed !== "yes" && retryable);
 

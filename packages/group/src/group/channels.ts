@@ -4,7 +4,7 @@ import { channel } from "node:diagnostics_channel";
 export const channels = {
   /** Another view: { group, view, joined, left }. */
   view: channel("cinnabar:group.view"),
-  /** The failure detector believes something else of a member: { group, rank, status, previous }. */
+  /** The failure detector's belief about a member has changed: { group, rank, status, previous }. */
   member: channel("cinnabar:group.member"),
   /** This process was removed from a group: { group, view }. */
   excluded: channel("cinnabar:group.excluded"),

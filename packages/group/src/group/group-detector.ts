@@ -22,8 +22,8 @@ export interface GroupDetectorOptions {
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number | undefined;
   /**
-   * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
-   * is believed.
+   * A key of at least 16 bytes that all members share. Without it and without `security` the detector trusts every
+   * process that reaches the port.
    */
   readonly key?: Uint8Array | undefined;
   /**
@@ -72,8 +72,8 @@ export const liveDetector =
     FailureDetector.open({ ...rest, group, self, members, onEvent, detector: options });
 
 /**
- * A member raises its incarnation by one whenever it refutes a suspicion. Each incarnation of the authority has as many
- * of the detector's, so that an opinion of the former process in a place says nothing of its successor.
+ * A member raises its incarnation by one whenever it refutes a suspicion. Each incarnation of the authority has a range
+ * of the detector's incarnations. So an opinion about the former process in a place does not concern its successor.
  */
 const refutations = 2 ** 20;
 
@@ -84,7 +84,7 @@ export interface StatusChange {
   readonly previous: Status;
 }
 
-/** Keeps the detector's roster as the view is, and reports to the authority what it believes. */
+/** Keeps the detector's roster equal to the view, and reports the detector's beliefs to the authority. */
 export class GroupDetector {
   readonly #membership: Membership;
   readonly #onStatus: (change: StatusChange) => void;
@@ -131,7 +131,10 @@ export class GroupDetector {
     await this.#detector?.close();
   }
 
-  /** This member, and those whose detectors it can reach: what others write as their addresses must not harm this one. */
+  /**
+   * This member, and those with a detector that it can reach: addresses that other members choose must not harm this
+   * one.
+   */
   #rosterOf({ members }: View): LiveMember[] {
     const { self } = this.#membership;
     return members.flatMap(({ rank, detector, incarnation }) =>

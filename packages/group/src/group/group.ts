@@ -21,11 +21,11 @@ export interface GroupEvents {
     readonly joined: readonly Member[];
     readonly left: readonly Member[];
   };
-  /** The failure detector of this process believes something else of a member. */
+  /** The belief of this process's failure detector about a member has changed. */
   readonly status: StatusChange;
   /** This process was removed from the group. */
   readonly excluded: { readonly view: View };
-  /** The authority is lost for good: the views will not change any more. */
+  /** The authority has failed for ever: the views will not change any more. */
   readonly lost: { readonly error: unknown };
 }
 
@@ -145,8 +145,8 @@ export class Group extends MemberSet<GroupEvents> implements AsyncDisposable {
   }
 
   /**
-   * What the failure detector of this process believes of a member. Undefined for ranks that are not in the view, members
-   * without a detector, and where this process has none.
+   * What the failure detector of this process believes of a member. Undefined for ranks that are not in the view, for
+   * members without a detector, and if this process has no detector.
    */
   statusOf(rank: number): Status | undefined {
     return this.#detector?.statusOf(rank);
@@ -193,7 +193,7 @@ export class Group extends MemberSet<GroupEvents> implements AsyncDisposable {
     }
   }
 
-  /** Ends without a word: a member stays in the view until its death is noticed. Safe to call twice. */
+  /** Ends without a goodbye: a member stays in the view until its death is noticed. Safe to call twice. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -40,9 +40,9 @@ export interface ObserveOptions {
 export interface JoinOptions extends ObserveOptions {
   /**
    * What this member serves: made by `implementCollectives`, or by `implement` for services without collectives. The
-   * engine serves it from now on, also after the group is closed. Members that were removed from the group are refused,
-   * which is not so for what the engine serves itself. One implementation can serve several groups. Barriers, exchanges
-   * and variables are served in any case. Default: nothing else.
+   * engine serves it from now on, also after the group is closed. These services refuse members that were removed from
+   * the group; services of the engine itself do not. One implementation can serve several groups. Barriers, exchanges
+   * and variables are always served. Default: no other services.
    */
   readonly serve?: readonly Implementation[] | undefined;
   /** The rank that this process wants. Default: the authority chooses one. */
@@ -50,19 +50,21 @@ export interface JoinOptions extends ObserveOptions {
   /** Where the others reach this process. Default: the URLs of the engine. */
   readonly urls?: readonly string[] | undefined;
   /**
-   * The worker lanes that serve for this member: what `openLanes` gives, or the incarnation of that and `urls` where
-   * others reach it. Others call them by `group.at(rank).laneClient(Store)`. Default: none. A list of `staticAuthority`
-   * has them by itself.
+   * The worker lanes that serve for this member: the result of `openLanes`, or its incarnation and the `urls` where
+   * others reach it. Others call them by `group.at(rank).laneClient(Store)`. Default: no lanes. A list of
+   * `staticAuthority` has its own entries for them.
    */
   readonly lanes?: { readonly incarnation: bigint; readonly urls: readonly string[] } | undefined;
-  /** What this member says of itself. Default: nothing. */
+  /** What this member publishes about itself. Default: no entries. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** The failure detector of this member. Default: none, and nobody finds out by a detector that this member died. */
+  /**
+   * The failure detector of this member. Default: no detector, and no detector of others notices this member's death.
+   */
   readonly detector?: GroupDetectorOptions | undefined;
   /**
    * What happens when this process learns that it was removed from the group. `close`: its engine closes, so that it
-   * serves nobody and calls nobody any more. `ignore`: nothing but the event `excluded`. A function decides by itself. It
-   * may be called before `joinGroup` resolves, when nobody can listen to the event yet. Default: `close`.
+   * serves no calls and makes none any more. `ignore`: only the event `excluded`. A function decides by itself. It may
+   * be called before `joinGroup` resolves, when no listener of the event exists yet. Default: `close`.
    */
   readonly onExcluded?: "close" | "ignore" | ((group: Group) => void) | undefined;
 }

@@ -9,6 +9,6 @@ it("on one host shared memory comes first, and another host has none", () => {
   expect(urlsFrom({ urls, host: "there" }, "here")).toEqual([tcp, verbs]);
   expect(urlsFrom({ urls, host: undefined }, "here")).toEqual(urls);
   expect(urlsFrom({ urls, host: "there" }, undefined)).toEqual(urls);
-  // Nothing else is left to try, and the error says what is missing.
+  // No other URL is left to try, and the error says what is missing.
   expect(urlsFrom({ urls: ["shm://a"], host: "there" }, "here")).toEqual(["shm://a"]);
 });

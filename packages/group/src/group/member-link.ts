@@ -89,10 +89,10 @@ export class MemberLink {
 }
 
 /**
- * A peer that is this process of the member and no other, where the authority knows which one that is. URLs of fabrics
- * that this process does not know are left out.
+ * A peer that is this very process of the member, if the authority knows the process. URLs of fabrics that this process
+ * does not know are left out.
  *
- * @throws TypeError when it knows none of them
+ * @throws TypeError when it knows none of the fabrics
  */
 export function peerOf(engine: Engine, member: Pick<Member, "engine" | "urls" | "host">): Peer {
   return reach(engine, member, (engine, urls, options) => engine.lazyPeer(urls, options));
@@ -123,7 +123,7 @@ function isKnown(engine: Engine, url: string): boolean {
   }
 }
 
-/** In the order in which they are tried: on one host shared memory first, and none towards another host. */
+/** In the order of the attempts: on one host shared memory first, and no shared memory towards another host. */
 export function urlsFrom({ urls, host }: Pick<Member, "urls" | "host">, here: string | undefined): string[] {
   if (host === undefined || here === undefined) return [...urls];
   const [local, others] = [urls.filter(isLocal), urls.filter((url) => !isLocal(url))];

@@ -78,7 +78,7 @@ export abstract class MemberSet<Events> implements Members {
 
   /**
    * The views, from the present one on. A slow reader gets the newest one and misses those between. It ends when the
-   * group is closed or `signal` aborts, and throws when the authority is lost for good.
+   * group is closed or `signal` aborts, and throws when the authority has failed for ever.
    *
    * @example
    * for await (const { version, members } of group.views()) console.log(version, members.length);

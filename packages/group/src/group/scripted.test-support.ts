@@ -2,7 +2,7 @@ import type { Authority, Membership } from "../authority/authority.ts";
 import { Newest } from "../view/newest.ts";
 import { type Member, makeView, type View } from "../view/view.ts";
 
-/** An authority whose views the test makes. */
+/** An authority with views that the test makes. */
 export function scripted(
   members: readonly Member[],
   self = members[0],

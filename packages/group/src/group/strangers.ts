@@ -37,7 +37,7 @@ export class Strangers {
     return link;
   }
 
-  /** There is another view: those at whose rank it has a later process will not come back. */
+  /** A new view has come. A process whose rank the view gives to a later process will not come back. */
   adopt({ members }: View, reason: (rank: number) => RpcError): void {
     if (this.#links.size === 0) return;
     const incarnations = new Map(members.map(({ rank, incarnation }) => [rank, incarnation]));

@@ -12,7 +12,7 @@ import type { NamedMember } from "./strangers.ts";
 export interface SubgroupOptions {
   /**
    * What happens when a member leaves the group, or another process takes its rank there. `true`: the subgroup goes on
-   * without it, and the process that takes its rank takes its place here. `false`: the subgroup breaks for good. Its
+   * without it, and the process that takes its rank takes its place here. `false`: the subgroup breaks for ever. Its
    * calls and collectives fail with `aborted`. Default `true`.
    */
   readonly followRemovals?: boolean | undefined;
@@ -118,7 +118,7 @@ export class Subgroup extends MemberSet<SubgroupEvents> implements Disposable {
     return this.listeners.on(event, listener);
   }
 
-  /** Follows the group no more. Safe to call twice; the group does it when it closes. */
+  /** Stops following the group. Safe to call twice; the group does it when it closes. */
   close(): void {
     for (const stop of this.#stop) stop();
     this.end();

@@ -42,7 +42,7 @@ class Known implements Presence {
 
 let names = 0;
 
-/** A call from one who knows this to one who knows that. */
+/** A call from a process that knows this to a process that knows that. */
 async function pair(caller: Known, callee: Known) {
   let runs = 0;
   const url = `mem://freshness-${process.pid}-${++names}`;

@@ -6,8 +6,8 @@ const ways = ["result", "open"] as const;
 type Calls = Readonly<Record<string, Call & { readonly [W in (typeof ways)[number]]?: Call }>>;
 
 /**
- * A client whose calls go by way of `stamped` while `isDue`, else by `plain`: middleware costs about as much as a call.
- * Both are clients of one service.
+ * A client that makes its calls through `stamped` while `isDue`, else through `plain`: middleware costs about as much
+ * as a call. Both are clients of one service.
  */
 export function stampedClient<S extends AnyService>(
   plain: Client<S>,

@@ -30,7 +30,7 @@ export function parseAddress(text: string): SocketAddress {
   );
 }
 
-/** A host that stands for all, and a port that is chosen later. */
+/** A wildcard host, or a port that is chosen later. */
 const listeningOnly = /:\/\/(0\.0\.0\.0|\[::\]|\*)(:|$)|^(tcp|verbs):.*:0$/;
 
 /**

@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { DetectorThread } from "./detector-thread.ts";
 import type { Notice, Request } from "./protocol.ts";
 
-/** A thread whose notices and end the test decides. */
+/** A thread with notices and an end that the test decides. */
 class FakeWorker extends EventEmitter {
   readonly requests: Request[] = [];
   /** Whether it keeps the process alive, as a new thread does. */

@@ -27,7 +27,9 @@ export class DetectorThread {
   #hasExited = false;
   #isClosing = false;
 
-  /** Resolves when the thread is ready. Rejects with what it throws or refuses, and when it ends without a word. */
+  /**
+   * Resolves when the thread is ready. Rejects with the thread's error or refusal, and when it ends without a message.
+   */
   static async ready(worker: ThreadPort): Promise<void> {
     const ended = new AbortController();
     const onExit = () => ended.abort();
@@ -75,7 +77,7 @@ export class DetectorThread {
     });
   }
 
-  /** Ends the thread without a word. */
+  /** Ends the thread without a goodbye. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#worker.ref();

@@ -16,7 +16,7 @@ interface Tested {
   readonly name: string;
   readonly open: OpenTransport;
   addressOf(host: string): string;
-  /** Sends bytes to an address, as somebody who is no detector. */
+  /** Sends bytes to an address, as a process that is not a detector. */
   send(to: string, bytes: Uint8Array): Promise<void>;
   readonly taken: string;
 }

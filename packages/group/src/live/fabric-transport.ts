@@ -16,8 +16,8 @@ const minHeartbeatMs = 1000;
 const limits = { maxBodyBytes: 4096, maxRequests: 256, maxQueuedBytes: 64 * 1024 };
 
 /**
- * One-way calls of an engine of its own, over any fabric. Connections open with the first message to somebody. One that
- * cannot be made or ends is lost messages and nothing else: the next message tries again.
+ * One-way calls of an engine of its own, over any fabric. Connections open with the first message to a member. If a
+ * connection fails or ends, its messages are lost; the next message tries again.
  */
 export const openFabric =
   ({ packetTimeoutMs, security }: FabricOptions): OpenTransport =>
@@ -25,7 +25,7 @@ export const openFabric =
     const engine = await Engine.open({
       listen: address,
       serve: [implement(Packets, { packet: (bytes) => onBytes(bytes) })],
-      // Pings only peers with which one-way calls are open. A living peer leaves none open.
+      // Pings only peers with open one-way calls. A living peer leaves none open.
       heartbeatMs: Math.max(minHeartbeatMs, 2 * packetTimeoutMs),
       // The thread never computes for long, and a member that does not run must be noticed.
       maxStallMs: 0,

@@ -50,11 +50,11 @@ export interface FailureDetectorOptions {
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number | undefined;
   /**
-   * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
-   * is believed.
+   * A key of at least 16 bytes that all members share. Without it and without `security` the detector trusts every
+   * process that reaches the port.
    */
   readonly key?: Uint8Array | undefined;
-  /** How members prove who they are, where a fabric carries the messages. Default: they do not. */
+  /** How members prove their identity, where a fabric carries the messages. Default: no proof. */
   readonly security?: DetectorSecurity | undefined;
 }
 
@@ -123,14 +123,15 @@ export class FailureDetector {
     this.#security = options.security;
   }
 
-  /** What is believed of a member; undefined for one that is not in the group. */
+  /** The believed status of a member; undefined for one that is not in the group. */
   statusOf(member: MemberId): Status | undefined {
     if (!this.#members.some(({ id }) => id === member)) return undefined;
     return this.#statuses.get(member) ?? "alive";
   }
 
   /**
-   * Takes over another list of members. What was believed of its members stays, unless it names a later incarnation.
+   * Takes over another list of members. Beliefs about its members stay, unless it names a later incarnation.
+   *
    * @throws TypeError, RangeError when it is wrong, or lacks this member
    */
   adopt(members: readonly LiveMember[]): void {
@@ -172,7 +173,7 @@ export class FailureDetector {
     await this.close();
   }
 
-  /** Ends the thread without a word: the others will find this member dead. */
+  /** Ends the thread without a goodbye: the others will find this member dead. */
   async close(): Promise<void> {
     await this.#thread.close();
   }

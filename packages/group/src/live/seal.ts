@@ -3,7 +3,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 /** Bytes of the tag behind a message: HMAC-SHA-256, cut to half. */
 export const tagBytes = 16;
 
-/** Says who may speak in a group: who has its key. Messages are not secret. */
+/** Authenticates the messages of a group by its key. Messages are not secret. */
 export class Seal {
   readonly #key: Uint8Array;
 

@@ -20,7 +20,7 @@ import { type Member, makeView, maxRank, type View } from "../view/view.ts";
 export interface GroupFile {
   /** The name of the group. */
   readonly group: string;
-  /** The version of the view that was saved; 0 for what a first process offered. */
+  /** The version of the saved view; 0 for the list of a first process. */
   readonly version: number;
   /** For `staticAuthority`. */
   readonly members: readonly ListedMember[];

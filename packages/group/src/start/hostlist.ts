@@ -2,10 +2,10 @@
 const mostNames = 65_536;
 
 /**
- * The names that a host list of Slurm stands for, in its order: "node[008-010,12],login" is node008, node009, node010,
- * node12 and login. `scontrol show hostnames` does the same.
+ * The names in a host list of Slurm, in its order: "node[008-010,12],login" is node008, node009, node010, node12 and
+ * login. `scontrol show hostnames` does the same.
  *
- * @throws RangeError for what is no such list, and for more than 65,536 names
+ * @throws RangeError for a malformed list, and for more than 65,536 names
  */
 export function expandHostlist(list: string): string[] {
   const names = splitOutside(list).flatMap((part) => namesOf(part, list));

@@ -19,10 +19,10 @@ export interface Launch {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * What the environment of `srun`, `mpirun` or `mpiexec` says of this process; undefined where nobody started several.
- * Where one starts the other, the one that has started this process counts.
+ * Reads rank and size of this process from the environment of `srun`, `mpirun` or `mpiexec`; undefined without a
+ * launcher. If one launcher starts the other, the one that has started this process counts.
  *
- * @throws RangeError for values that contradict each other, or are no numbers
+ * @throws RangeError for values that contradict each other, or are not numbers
  *
  * @example
  * const launch = launchOf();

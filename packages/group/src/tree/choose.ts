@@ -9,8 +9,8 @@ export interface MessageCost {
 }
 
 /**
- * Up to so many members the trees differ by less than a measured cost is worth, and in the flat tree a dead member costs
- * nobody but itself.
+ * Up to so many members the trees differ by less than the cost of a measurement. In the flat tree a dead member delays
+ * no other member.
  */
 const mostFlat = 16;
 

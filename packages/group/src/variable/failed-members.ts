@@ -8,7 +8,7 @@ export function resultOf(error: unknown): CollectiveResult<unknown> {
   throw error;
 }
 
-/** The member obeys a later owner. A call that broke on its way has not been executed, or nobody knows. */
+/** The member obeys a later owner. A call that broke on its way is not marked as executed. */
 export const isLater = ({ code, executed }: RankFailure): boolean => code === "aborted" && executed === "yes";
 
 /** The process is there and has not joined yet. */

@@ -23,9 +23,9 @@ interface Waiter {
 }
 
 /**
- * Gives the newest version of one variable to all members. Those that answer promptly get it together, by one
- * collective. Each other one gets it alone, so that it holds up nobody else. No member is sent two versions at once, and
- * changes that come meanwhile go together with the next one: members may miss versions between.
+ * Gives the newest version of one variable to all members. Prompt members get it together, by one collective. Each slow
+ * member gets it alone, so that it delays no other member. No member is sent two versions at once. Changes that come
+ * meanwhile go together with the next one: members may miss versions between.
  */
 export class Spreading {
   readonly #name: string;
@@ -106,7 +106,9 @@ export class Spreading {
     }
   }
 
-  /** Serves a member that has not answered in time, until it has the newest version or nobody waits for it any more. */
+  /**
+   * Serves a member that has not answered in time, until it has the newest version or no caller waits for it any more.
+   */
   async #serve(member: Member): Promise<void> {
     const name = nameOf(member);
     if (this.#served.has(name)) return;
@@ -151,7 +153,7 @@ export class Spreading {
     return this.#copies.of(this.#name).newest.value;
   }
 
-  /** Those who wait for a version that all members have now go on. */
+  /** Releases the callers that wait for a version that all members have now. */
   #settle(): void {
     for (const { version, resolve } of this.#waiters) if (this.#lacking(version).length === 0) resolve();
   }

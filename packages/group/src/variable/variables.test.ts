@@ -146,7 +146,7 @@ it("goes on at the next rank with the newest version that any member knows", asy
 it("takes nothing of an owner that has been followed by another", async () => {
   const [first, second, third] = (await variablesOf(3)) as [Place, Place, Place];
   const version = await first.limit.set({ maxBytes: 5 }, { sync: true });
-  // The first rank knows nothing of a view without it.
+  // The first rank does not know a view without it.
   const view = without(first.member.view, 0);
   for (const { member } of [second, third]) member.view = view;
   const next = await second.limit.set({ maxBytes: 6 }, { sync: true });
@@ -230,7 +230,7 @@ it("comes to all others at once while one member takes its time, and to that one
   const last = await setting;
   for (const { limit } of [first, second, third])
     expect(await limit.get()).toEqual({ version: last, value: { maxBytes: 100 } });
-  // It is not left behind for good.
+  // It catches up.
   expect(last).toBeGreaterThan(version);
   await seen.return();
 });

@@ -319,10 +319,11 @@ export class Variable<S extends Schema> {
   }
 
   /**
-   * The value: this member's copy, or the owner's where this member has none or an older one than `minVersion`.
+   * The value: this member's copy, or the owner's if this member has no copy or one older than `minVersion`.
    *
-   * @throws RpcError `not_found` when there is no value, `failed_precondition` when no member knows `minVersion` or
-   * when this process was removed from the group and has no such copy, `unavailable`, `deadline_exceeded` or `cancelled` when the owner does not answer
+   * @throws RpcError `not_found` when there is no value; `failed_precondition` when no member knows `minVersion`, or
+   * when this process was removed from the group and has no such copy; `unavailable`, `deadline_exceeded` or
+   * `cancelled` when the owner does not answer
    */
   async get(options: GetOptions = {}): Promise<Versioned<InferOutput<S>>> {
     const { minVersion, ...terms } = resolveOptions("variable.get", options, getFields);
@@ -338,12 +339,12 @@ export class Variable<S extends Schema> {
 
   /**
    * Sets the value at the owner, which gives it to all members. Resolves to its version when the owner has it, or with
-   * `sync` when all members of the view have.
+   * `sync` when all members of the view have it.
    *
    * @throws RpcError `invalid_argument` for a value that the schema refuses; `VersionConflictError`; `aborted` when
    * another owner took over while members got it; `failed_precondition` when this process was removed from the group
-   * (`notInView(error)` is true then); `unavailable` and `deadline_exceeded` when nobody knows whether it was set: try
-   * again with `ifVersion`.
+   * (`notInView(error)` is true then); `unavailable` and `deadline_exceeded` when it is unknown whether the value was
+   * set: try again with `ifVersion`.
    */
   async set(value: InferInput<S>, options: SetOptions = {}): Promise<number> {
     const resolved = resolveOptions("variable.set", options, setFields);

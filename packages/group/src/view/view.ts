@@ -39,7 +39,7 @@ export interface View {
   readonly members: readonly Member[];
 }
 
-/** The member with this rank; undefined where the view has none. */
+/** The member with this rank; undefined if the view does not have the rank. */
 export function memberOf(view: View, rank: number): Member | undefined {
   return byRank(view).get(rank);
 }

@@ -29,7 +29,7 @@ export class Child<O extends object, R> {
     this.#process.on("message", (report) => onReport(report as R));
     this.#ended = new Promise((resolve) => this.#process.once("exit", () => resolve()));
     this.#process.once("exit", (status, signal) => {
-      // What a gate measures without it means nothing, so the whole program ends.
+      // A gate's figures without it are worthless, so the whole program ends.
       if (this.#isWanted) throw new Error(`${this.#name} ended by itself (${signal ?? status})`);
     });
   }

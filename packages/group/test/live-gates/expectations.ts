@@ -1,7 +1,7 @@
 /** What takes longer than this never happens. */
 const patienceMs = 180_000;
 
-/** Waits for what becomes so by events. */
+/** Waits for conditions that events make true. */
 export class Expectations {
   readonly #checks = new Set<() => void>();
 

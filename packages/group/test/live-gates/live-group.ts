@@ -100,7 +100,7 @@ export class LiveGroup implements AsyncDisposable {
     await this.#start(ids);
     const others = this.othersThan(...ids);
     for (const id of others) this.#child(id).order({ kind: "adopt", members: this.#members });
-    // A later incarnation makes members forget what they believed, without a word.
+    // A later incarnation makes members forget their beliefs, without an event.
     for (const id of others) for (const replaced of ids) this.#beliefsOf(id).delete(replaced);
     await this.untilCalm();
   }
@@ -110,7 +110,7 @@ export class LiveGroup implements AsyncDisposable {
     await this.until("all believe each other alive", () => this.#doAll(this.ids, this.ids, "alive"));
   }
 
-  /** Resolves when all other members believe that of each of these. */
+  /** Resolves when all other members believe that status of each of these. */
   async untilBelieved(status: Status, ...ids: readonly MemberId[]): Promise<void> {
     const others = this.othersThan(...ids);
     await this.until(`all believe ${ids.join(", ")} ${status}`, () => this.#doAll(others, ids, status));

@@ -33,5 +33,5 @@ async function obey(order: Order): Promise<void> {
 }
 
 process.on("message", obey);
-// The group has ended, and nobody else would end this process.
+// The parent is gone, so no order would end this process.
 process.on("disconnect", () => process.exit());

@@ -1,4 +1,4 @@
-/** Milliseconds of a clock that all processes of a host share, and that nobody sets. */
+/** Milliseconds of the monotonic clock, which all processes of a host share. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1000n) / 1000;
 }

@@ -13,7 +13,7 @@ interface LossRun {
   readonly maxDead: number;
 }
 
-/** S6: messages are lost, and nobody has crashed. */
+/** S6: messages are lost, and no process has crashed. */
 export function loss({ members, loss, periods, seeds, maxDead }: LossRun): Figure[] {
   let dead = 0;
   let suspicions = 0;

@@ -9,7 +9,7 @@ export class Record {
   suspicions = 0;
   sleeps = 0;
   excluded = 0;
-  /** Who believes now that a member is dead. */
+  /** The members that believe now that a member is dead. */
   readonly #believers = new Map<MemberId, Set<MemberId>>();
 
   readonly onEvent = (observer: MemberId, event: DetectorEvent, atMs: number): void => {
@@ -28,17 +28,17 @@ export class Record {
     if (previous === "dead") this.#believersOf(member).delete(observer);
   };
 
-  /** How many believe that a member is dead. */
+  /** How many members believe that a member is dead. */
   believers(member: MemberId): number {
     return this.#believers.get(member)?.size ?? 0;
   }
 
-  /** How many members somebody has ever declared dead, of those asked for. */
+  /** How many of the accepted members any observer has ever declared dead. */
   everDead(isAsked: (member: MemberId) => boolean): number {
     return [...this.firstDeadMs.keys()].filter(isAsked).length;
   }
 
-  /** Whether nobody believes anybody dead. */
+  /** Whether no member believes another one dead. */
   get isWhole(): boolean {
     return [...this.#believers.values()].every(({ size }) => size === 0);
   }

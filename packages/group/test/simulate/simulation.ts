@@ -27,9 +27,9 @@ interface Process {
   frozen: Uint8Array[] | undefined;
   /** What its clock shows beside the time of the simulation. */
   clockOffsetMs: number;
-  /** The time of its next turn in the queue; Infinity for none. */
+  /** The time of its next turn in the queue; Infinity without one. */
   wakeMs: number;
-  /** Members of different sides do not hear each other. */
+  /** Members of different sides receive no messages from each other. */
   side: number;
 }
 

@@ -32,7 +32,7 @@ export class BridgedNetwork {
     ip("link", "set", `member${id}`, "up");
   }
 
-  /** Moves the cables of members to a bridge. Who is at the other one is out of reach. */
+  /** Moves the cables of members to a bridge. They cannot reach members at the other bridge. */
   move(ids: readonly number[], bridge: 0 | 1): void {
     for (const id of ids) ip("link", "set", `member${id}`, "master", `bridge${bridge}`);
   }

@@ -58,7 +58,7 @@ async function parted(network: BridgedNetwork, evictReported: boolean): Promise<
       min: 5,
     },
     {
-      // A lease that was renewed just before ends last, and the machine may be slow to say so.
+      // A lease that was renewed just before ends last, and the machine may report it late.
       ...{ run, name: "the last of them did so, s", max: leaseMs / 1000 + 0.5 },
       value: (Math.max(...ofFewStops.map(({ atMs }) => atMs)) - apartMs) / 1000,
     },

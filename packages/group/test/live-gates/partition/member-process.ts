@@ -29,7 +29,7 @@ async function live(order: Order): Promise<void> {
   const end = (why: "lost" | "excluded") => {
     if (ended.signal.aborted) return;
     tell({ kind: "stopped", atMs: monotonicMs(), why });
-    // Who may have been removed must not go on serving.
+    // A process that may have been removed must not go on serving.
     void engine.close();
     ended.abort();
   };
