@@ -35,7 +35,7 @@ export function bulkArgument(text: string): BulkArgument {
 /**
  * Exposes the memory as the schema of the input asks for, and returns the regions by their paths.
  *
- * @throws UsageError for a path that is no memory in the schema, and for memory that the schema wants and nobody gives.
+ * @throws UsageError for a path that is not memory in the schema, and for required memory that is missing.
  */
 export function exposeBulk(
   engine: Engine,

@@ -20,7 +20,7 @@ const codesFrom1: readonly RpcCode[] = [
   "unauthenticated",
 ];
 
-/** The exit status of a command whose call failed: 65 `cancelled` to 80 `unauthenticated`. */
+/** The exit status of a command with a failed call: 65 `cancelled` to 80 `unauthenticated`. */
 export function statusOf(code: RpcCode): number {
   return 65 + codesFrom1.indexOf(code);
 }

@@ -59,7 +59,7 @@ export interface Connection {
   readonly signal: AbortSignal;
   /** The time limit that the user gave, or the default: for an answer. */
   readonly timeoutMs: number;
-  /** Whether the user gave a time limit. Streams have none otherwise. */
+  /** Whether the user gave a time limit. Streams have no limit otherwise. */
   readonly hasTimeout: boolean;
   /** The names that certificates of servers must have: one for all, or one for each server. */
   readonly names: readonly string[];

@@ -4,7 +4,7 @@ import type { SecurityOptions } from "cinnabar/standard";
 import { UsageError } from "./command.ts";
 import { CommandError } from "./command-error.ts";
 
-/** A value that somebody gave, and where: the option `--cert`, or the variable `CINNABAR_CERT`. */
+/** A value from the user, and its source: the option `--cert`, or the variable `CINNABAR_CERT`. */
 export interface Setting {
   readonly value: string;
   readonly source: string;
@@ -74,7 +74,7 @@ export interface CertificateFiles {
 }
 
 /**
- * The certificate and its key. Undefined where none is named. `option`: the one that names the certificate.
+ * The certificate and its key. Undefined without a certificate. `option`: the one that names the certificate.
  *
  * @throws UsageError for other files without a certificate, CommandError for files that cannot be read.
  */

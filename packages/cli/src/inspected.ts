@@ -11,7 +11,10 @@ export interface Inspected {
   readonly inspection: Client<typeof Inspection>;
 }
 
-/** The URLs of a command. `group`: more come from a file. @throws UsageError for none, and for one that is named twice. */
+/**
+ * The URLs of a command. `group`: a file with more URLs. @throws UsageError for no URL, and for one that is named
+ * twice.
+ */
 export function urlsOf(positionals: readonly string[], group: string | undefined): readonly string[] {
   if (positionals.length === 0 && group === undefined)
     throw new UsageError("expected at least one URL, or --group");

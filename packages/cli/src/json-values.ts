@@ -22,10 +22,10 @@ interface Around {
 const none: JsonSchema = {};
 
 /**
- * The value that JSON stands for, by a schema that `readSchema` gave. Where the schema says nothing, it is the JSON itself.
+ * The value of a JSON text, by a schema from `readSchema`. Where the schema is silent, the value is the JSON itself.
  *
- * @throws UsageError that names the path: an unknown key, or a text that is no bigint, date or base64. CommandError for a
- * schema that takes too long to read.
+ * @throws UsageError that names the path: an unknown key, or a text that is not a bigint, date or base64. CommandError
+ * for a schema that takes too long to read.
  */
 export function valueOfJson(json: unknown, schema: JsonSchema | undefined, path: string): unknown {
   const root = schema ?? none;
@@ -186,7 +186,7 @@ function mayBe(json: unknown, schema: JsonSchema, around: Around): boolean {
   );
 }
 
-/** JSON Schema's word for the type of a JSON value. */
+/** JSON Schema's name for the type of a JSON value. */
 function typeOf(json: unknown, wanted: unknown): string {
   if (json === null) return "null";
   if (Array.isArray(json)) return "array";
@@ -199,7 +199,7 @@ export function jsonOfValue(value: unknown): string {
   return value === undefined ? "" : JSON.stringify(plain(value));
 }
 
-/** A value of what JSON has. */
+/** The value in types that JSON has. */
 export function plain(value: unknown): unknown {
   if (typeof value === "bigint") return String(value);
   if (typeof value === "number") return Number.isFinite(value) ? value : String(value);

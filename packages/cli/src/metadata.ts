@@ -2,7 +2,10 @@ import { Metadata } from "cinnabar/standard";
 import { UsageError } from "./command.ts";
 import { plain } from "./json-values.ts";
 
-/** The metadata of `--metadata NAME=VALUE`. @throws UsageError for an entry without a name, and for what no metadata may have. */
+/**
+ * The metadata of `--metadata NAME=VALUE`. @throws UsageError for an entry without a name, and for an invalid name or
+ * value.
+ */
 export function metadataOf(entries: readonly string[]): Metadata {
   const metadata = new Metadata();
   for (const entry of entries) {

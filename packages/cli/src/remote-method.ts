@@ -166,7 +166,7 @@ function silence(url: string): { readonly [code in RpcError["code"]]?: string } 
 /**
  * The services that a module of JavaScript or TypeScript exports.
  *
- * @throws CommandError when it cannot be loaded, or exports none.
+ * @throws CommandError when it cannot be loaded, or exports no service.
  */
 export async function servicesIn(file: string): Promise<readonly AnyService[]> {
   let module: Record<string, unknown>;

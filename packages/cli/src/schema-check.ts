@@ -32,7 +32,7 @@ export function faultOfJson(json: unknown, schema: JsonSchema, path: string): st
 function faultIn(json: unknown, given: JsonSchema, around: Around): Fault | undefined {
   return around.steps.inside(() => {
     const schema = resolved(given, around.root, around.steps);
-    // What stands for a value that JSON does not have is checked where that value is made.
+    // A value that JSON does not have is checked where it is made from its JSON form.
     if (isBeyondJson(schema)) return undefined;
     for (const part of schemasIn(schema.allOf)) {
       const fault = faultIn(json, part, around);

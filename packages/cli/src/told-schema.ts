@@ -117,7 +117,7 @@ export function resolved(schema: JsonSchema, root: JsonSchema, steps: Steps): Js
   return at;
 }
 
-/** The schema in a place that may have one; `true` and none say nothing. */
+/** The schema in a place that may have one; `true` and a missing schema accept any value. */
 export function schemaIn(part: unknown): JsonSchema {
   return isObject(part) ? part : {};
 }

@@ -21,7 +21,7 @@ function stepsOf(histogram: Histogram): Step[] {
   });
 }
 
-/** So many lines between two shares whose distances to 1 differ by a factor of 2. */
+/** The lines between two shares if one's distance to 1 is half of the other's. */
 const linesByHalf = 5;
 
 /** The percentiles of a histogram in HdrHistogram's text form: value, percentile, count, 1 / (1 - percentile). */

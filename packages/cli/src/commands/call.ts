@@ -144,7 +144,7 @@ async function inputOf(
   };
 }
 
-/** Whether a method cannot be called without an input: a schema of any value says nothing of that. */
+/** Whether a method requires an input. A schema of any value does not require one. */
 const isRequired = (schema: JsonSchema): boolean =>
   "type" in schema || "properties" in schema || "$ref" in schema;
 

@@ -64,7 +64,7 @@ export const completion: Command = {
   },
 };
 
-/** What the last word of a line can become. */
+/** The completions of the last word of a line. */
 async function candidates(line: string): Promise<readonly string[]> {
   const [, ...words] = line.trimStart().split(/\s+/);
   const typed = words.pop() ?? "";
@@ -83,7 +83,7 @@ async function candidates(line: string): Promise<readonly string[]> {
   return fitting(await namesOf(url, values, verb === "describe"));
 }
 
-/** The options and the names among words, by what the help says of options that take a value. */
+/** The options and the names among words; the help lists the options that take a value. */
 function argumentsIn(words: readonly string[], text: string): { values: ConnectionValues; names: string[] } {
   const options = Object.fromEntries(
     [...text.matchAll(/(?<![\w-])--([a-z][\w-]*)( [A-Z])?/g)].map(([, name = "", value]) => [
@@ -101,7 +101,7 @@ function argumentsIn(words: readonly string[], text: string): { values: Connecti
   return { values: Object.fromEntries(known.map((name) => [name, values[name]])), names: positionals };
 }
 
-/** The methods of a server, and of `describe` its services. None where it does not answer. */
+/** The methods of a server, and of `describe` its services. Empty if the server does not answer. */
 async function namesOf(
   url: string,
   values: ConnectionValues,

@@ -223,7 +223,9 @@ async function makeSecretFile(file: string, terminal: Terminal): Promise<number>
   return 0;
 }
 
-/** The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for what has another form: a path. */
+/**
+ * The address in `HOST:PORT`, with an IPv6 address in brackets. Undefined for a text of another form, which is a path.
+ */
 function addressOf(option: string, text: string): Address | undefined {
   const [, inBrackets, plain, digits = ""] = /^(?:\[([^\]/]+)\]|([^[\]:/]+)):(\d+)$/.exec(text) ?? [];
   const host = inBrackets ?? plain;
@@ -235,7 +237,7 @@ function addressOf(option: string, text: string): Address | undefined {
 
 const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
 
-/** The same for a file each time, so that hosts know the disk again. The form with a UUID belongs to nobody's domain. */
+/** The same for a file each time, so that hosts know the disk again. The form with a UUID needs no domain. */
 function nqnOf(file: string): string {
   let path = resolve(file);
   // The file may be one that is to be made.
@@ -292,7 +294,7 @@ async function reported<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Answers what is under way, takes no more, and makes what was written durable. */
+/** Completes the operations under way, accepts no more, and makes written data durable. */
 async function end(device: CountedDevice, { targets, servers }: Served, terminal: Terminal): Promise<void> {
   await Promise.all([...targets, ...servers].map((one) => one.close()));
   try {

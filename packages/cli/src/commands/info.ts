@@ -18,7 +18,7 @@ their faults.
   --require FABRIC  Exits with status 1 if this machine cannot use the fabric:
                     mem, shm, tcp, verbs, … Repeat it for several fabrics.`;
 
-/** `cinnabar info`: reports what this machine can use, and the reason for what it cannot. */
+/** `cinnabar info`: reports which fabrics this machine can use, and why it cannot use the others. */
 export const info: Command = {
   help,
   run(args, terminal) {

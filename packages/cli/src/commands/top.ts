@@ -254,7 +254,7 @@ function since(latency: Histogram, before: InspectedMethod | undefined): Histogr
   }
 }
 
-/** Whether an engine has answered what none answers. */
+/** Whether an engine has sent an answer that no engine sends. */
 const isWrong = (error: unknown): boolean =>
   error instanceof CommandError && error.status === statusOf("internal");
 
@@ -311,7 +311,7 @@ async function show(
           return over.aborted;
         });
       } catch (error) {
-        // One whose answers are wrong is shown so, and the others go on.
+        // An engine with wrong answers is shown as such, and the others go on.
         const goesOn = wasThere || (engines.length > 1 && isWrong(error));
         if (!(error instanceof CommandError && goesOn)) {
           if (!over.aborted) failed ??= error;

@@ -206,7 +206,7 @@ function text(calls: readonly Joined[], leftOut: number, terminal: Terminal): st
 function deadlineOf({ caller, server }: Joined): string {
   const { timeLeftMs } = caller ?? (server as Side);
   if (timeLeftMs === 0) return "its deadline has passed";
-  // A stream without a limit has the deadline of what never ends.
+  // A stream without a limit has the longest deadline.
   return timeLeftMs > 2 ** 31 ? "no deadline" : `${inWords(timeLeftMs)} left`;
 }
 

@@ -160,7 +160,7 @@ export class KeysFolder {
     return join(this.path, file);
   }
 
-  /** All of them or none. */
+  /** Writes all of the files, or no file. */
   #writeNew(files: readonly (readonly [string, string | Uint8Array, number])[]): string[] {
     const there = files.map(([file]) => this.#at(file)).find((path) => existsSync(path));
     if (there !== undefined) throw new KeysError(`${there} is there already, and is not overwritten`);

@@ -154,7 +154,7 @@ describe("cinnabar keys", () => {
         status: 1,
         complained: expect.stringContaining("is there already, and is not overwritten"),
       });
-    // Half of a pair is there: nothing of the other half is written.
+    // Half of a pair exists: the command does not write the other half.
     rmSync(at("one.key"));
     expect(run("issue", "one", "--dns", "one.example").status).toBe(1);
     expect(readdirSync(dir)).not.toContain("one.key");

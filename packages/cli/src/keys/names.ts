@@ -19,7 +19,7 @@ export function assertNames({ dns, ips, uris }: Names): void {
   for (const ip of ips)
     if (isIP(ip) === 0 || ip.includes("%")) throw new UsageError(`"${ip}" is no IP address`);
   for (const uri of uris) {
-    // A comma or a quote could be taken for the end of the name where somebody prints it.
+    // A program that prints the name could take a comma or a quote for its end.
     if (!URL.canParse(uri) || !/^[\x21-\x7e]+$/.test(uri) || /[",\\]/.test(uri))
       throw new UsageError(`"${uri}" is no URI of plain characters, such as spiffe://cluster.example/node-7`);
   }
@@ -38,7 +38,7 @@ export function alternativeNames({ dns, ips, uris }: Names): Buffer {
 
 function addressBytes(ip: string): Buffer {
   if (isIPv4(ip)) return Buffer.from(ip.split(".").map(Number));
-  // Without dots and in lower case: eight groups, of which "::" stands for some.
+  // Without dots and in lower case: eight groups, some of them shortened to "::".
   const [head = "", tail] = new URL(`http://[${ip}]`).hostname.slice(1, -1).split("::");
   const groupsOf = (text: string) => (text === "" ? [] : text.split(":"));
   const before = groupsOf(head);
