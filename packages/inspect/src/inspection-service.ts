@@ -218,16 +218,16 @@ const endedCallShape = shapeOf({
 });
 
 /**
- * The contract of `inspection(engine)`, by which operators look into an engine. An engine that does not serve it answers
- * `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. It shows only the methods and
- * calls, served and made, whose path `security.allow` lets the caller call.
+ * The contract of `inspection(engine)`, by which operators look into an engine. An engine that does not serve it
+ * answers `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. It shows only methods
+ * and calls, served and made, with a path that `security.allow` lets the caller call.
  *
  * - `snapshot`: everything that is counted, the peers, and the options in force.
  * - `watch`: the state now, and then every `everyMs` (default 1,000). Later items have only the methods that were called
  *   since the item before. A slow reader gets fewer items.
  * - `calls`: open calls, with the time that each has spent in each phase.
  * - `tail`: calls as they end, at most `perSecond` in a second (default 100). A slow reader misses calls, and gets the
- * number of missed ones.
+ *   number of missed ones.
  *
  * An engine has at most 64 streams of this service open. When they are taken, the session with the most of them loses
  * one to a session with fewer.

@@ -23,7 +23,7 @@ const mostStreams = 64;
 
 /**
  * The service by which operators look into an engine. Serve it beside the others, and allow it to operators alone. It
- * costs nothing while nobody looks.
+ * costs nothing while it has no caller.
  *
  * @example
  * const server = await Engine.open({
@@ -234,7 +234,7 @@ function permitted(call: CallContext): (path: string) => boolean {
   };
 }
 
-/** Whether a path is one of the service, or of any where none is named. */
+/** Whether a path belongs to the service, or any path if no service is named. */
 function isOf(path: string, service: string | undefined): boolean {
   return service === undefined || path.slice(0, path.lastIndexOf("/")) === service;
 }

@@ -9,7 +9,7 @@ export interface ReflectedMethod {
   readonly kind: string;
   readonly idempotent: boolean;
   readonly replay: boolean;
-  /** The priority of calls that set none: `control` or `normal`. */
+  /** The priority of calls without one of their own: `control` or `normal`. */
   readonly priority: string;
 }
 
@@ -23,9 +23,9 @@ export interface ReflectedService {
 
 /** A method with its schemas. Where the contract declares no value, there is no schema. */
 export interface DescribedMethod extends ReflectedMethod {
-  /** The time limit of calls that set none, in milliseconds. Absent: the client's. */
+  /** The time limit of calls without one of their own, in milliseconds. Absent: the client's. */
   readonly timeoutMs?: number;
-  /** What a caller passes; of a stream whose caller sends items, what opens it. */
+  /** The caller's input; of a stream with items from the caller, its opening input. */
   readonly input?: JsonSchema;
   /** An item that the caller sends. */
   readonly items?: JsonSchema;

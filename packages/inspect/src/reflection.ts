@@ -31,7 +31,7 @@ export function reflection(engine: Engine): Implementation {
         (candidate) => candidate.service.name === service && candidate.instance === instance,
       );
       const methods = each === undefined ? [] : permittedOf(each, call);
-      // A caller that may call nothing of it learns nothing of it.
+      // A caller that may call no method of the service learns nothing about it.
       if (each === undefined || methods.length === 0)
         throw new RpcError({
           code: "not_found",

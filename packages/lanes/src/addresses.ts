@@ -32,7 +32,7 @@ export function laneUrl(url: string, lane: number, firstPort: number | undefined
   return `${before}:${firstPort === undefined ? 0 : firstPort + lane}`;
 }
 
-/** The port of a URL; undefined where it names none. */
+/** The port of a URL; undefined without one. */
 export function portOf(url: string): number | undefined {
   const port = withPort.exec(url)?.[2];
   return port === undefined ? undefined : Number(port);
@@ -43,7 +43,7 @@ export function atPort(url: string, port: number): string {
   return url.replace(/\d+$/, String(port));
 }
 
-/** The host of a URL, without brackets; "" where it names none. */
+/** The host of a URL, without brackets; "" without one. */
 export function hostOf(url: string): string {
   const before = withPort.exec(url)?.[1];
   return before === undefined ? "" : before.slice(before.indexOf("://") + 3).replace(/^\[(.*)\]$/, "$1");
@@ -57,7 +57,7 @@ export function atHost(url: string, host: string): string {
 
 const wildcards: ReadonlySet<string> = new Set(["0.0.0.0", "::", "*"]);
 
-/** Whether a host stands for every interface. */
+/** Whether a host means every interface. */
 export function isWildcard(host: string): boolean {
   return wildcards.has(host);
 }

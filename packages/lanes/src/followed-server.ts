@@ -17,7 +17,7 @@ export interface FoundLane {
 /** Gets what a server says of its lanes. */
 export interface ServerListener {
   onLanes(server: FollowedServer): void;
-  /** The server cannot be asked now. What it has said stays valid. */
+  /** The server does not answer now. Its last list stays valid. */
   onError(server: FollowedServer, error: unknown): void;
   /** The engine of that incarnation has ended for certain. */
   onGone(url: string, incarnation: bigint): void;
@@ -120,7 +120,7 @@ export class FollowedServer {
         this.#error = error;
         this.#listener.onError(this, error);
       }
-      // It drains, or was lost. What it has said holds until somebody at its address says something else.
+      // It drains, or was lost. Its last list holds until a server at its address sends another one.
       await this.#pause(attempt++);
     }
   }
@@ -140,7 +140,7 @@ export class FollowedServer {
       return [{ server: this, number, url: isElsewhere ? url : atHost(url, host), incarnation }];
     });
     const { incarnation } = this.#peer;
-    // Another engine at the address knows nothing of the former one's lanes.
+    // Another engine at the address does not know the former one's lanes.
     if (incarnation === this.#namedBy) {
       const living = new Set(found.map((lane) => lane.incarnation));
       for (const lane of this.lanes)

@@ -34,8 +34,8 @@ export interface LaneServices {
    */
   readonly serve: NonNullable<EngineOptions["serve"]>;
   /**
-   * Who may call what: the functions of the option `security`, which `openLanes` must have then. Default: none, so that
-   * every peer that is let in may call every method.
+   * The functions of the option `security` that decide about peers and calls; `openLanes` must have the option then.
+   * Default: no functions, so that every peer that is let in may call every method.
    */
   readonly security?: LaneRules;
   /**
@@ -69,7 +69,7 @@ export type LaneModule =
  * Loads a lane's module in this thread. `isSecured`: `openLanes` has the option `security`.
  *
  * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, gives no services, or
- * rules that nobody would ask. The cause is what it threw.
+ * gives rules that would never be asked. The cause is its error.
  */
 export async function loadServices(
   module: string,
@@ -116,7 +116,7 @@ const closeMs = 1000;
  */
 export async function closeServices(services: LaneServices, where: string): Promise<void> {
   try {
-    // Called inside, for what it throws at once.
+    // Called inside, to catch synchronous errors.
     const closed = (async () => services.close?.())();
     await within(closeMs, "it has not ended", closed);
   } catch (error) {
@@ -124,7 +124,7 @@ export async function closeServices(services: LaneServices, where: string): Prom
   }
 }
 
-/** What is not asked refuses nobody, so it is an error. */
+/** Rules that are not asked refuse no peer, so they are an error. */
 function assertRules(where: string, rules: unknown, isSecured: boolean): void {
   if (rules === undefined) return;
   const fault = faultOfRules(rules);

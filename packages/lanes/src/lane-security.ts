@@ -62,8 +62,8 @@ const ruleNames = [
 ] as const satisfies readonly (keyof LaneRules)[];
 
 /**
- * The security of all lanes and their dispatcher. Certificates are read once for all of them, so that they never show
- * different ones.
+ * The security of all lanes and their dispatcher. Certificates are read once for all of them, so that all show the same
+ * ones.
  */
 export class LaneSecurity {
   readonly #options: LaneSecurityOptions;
@@ -139,7 +139,7 @@ export class EngineSecurity {
   }
 }
 
-/** Lists are there in every reading, or in none. */
+/** Either every reading has lists, or no reading has any. */
 function sourcesOf(read: () => ReadCertificates): TlsOptions {
   const lists = read().crl === undefined ? {} : { crl: () => read().crl as Pem };
   return { cert: () => read().cert, key: () => read().key, ca: () => read().ca, ...lists };

@@ -20,7 +20,7 @@ interface Asked {
 
 /**
  * One thread of a lane, from its start to its end. When `ended` settles, the thread and its engine are gone for
- * certain: the addon closes what nobody else closed.
+ * certain: the addon closes what is still open.
  */
 export class LaneThread {
   /** Where it listens. Rejects when it cannot start to serve; the thread then ends. */

@@ -25,7 +25,7 @@ import { mostLanes } from "./lanes-service.ts";
  */
 export interface LanesPeerOptions extends Omit<BalanceOptions, "pin"> {
   /**
-   * The incarnation of the server that is meant: `incarnation` of what `openLanes` gives. Another server at the same URL
+   * The incarnation of the wanted server: `incarnation` of the result of `openLanes`. Another server at the same URL
    * gets no call, nor do its lanes. Default: any server.
    */
   readonly incarnation?: bigint | undefined;
@@ -79,7 +79,7 @@ export class LanesPeer implements AsyncDisposable {
   }
 
   /**
-   * Makes a typed client whose calls go to the lanes. A client holds nothing and needs no closing.
+   * Makes a typed client with calls to the lanes. A client holds no resources and needs no closing.
    *
    * @throws TypeError or RangeError for bad options, and for anything but a service.
    */

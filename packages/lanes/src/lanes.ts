@@ -215,7 +215,7 @@ export class Lanes implements AsyncDisposable {
    */
   async reloadSecurity(): Promise<void> {
     const credentials = this.#credentials;
-    // It has nothing to reload, and says so.
+    // The dispatcher has no credentials to reload, and its error says so.
     if (credentials === undefined) return this.#dispatcher.reloadSecurity();
     const read = credentials.read();
     this.#security.reload(this.#dispatcher, read);
@@ -322,7 +322,7 @@ async function dispatcherServices({
   dispatcher,
   security,
 }: ResolvedLanesOptions): Promise<LaneServices> {
-  // The module decides which peers are let in, here too.
+  // Here, too, the module decides which peers are let in.
   if (dispatcher === "refer" && security === undefined) return { serve: [] };
   const context: LaneContext = { lane: "dispatcher", lanes, data: structuredClone(data) };
   return loadServices(module, context, security !== undefined);

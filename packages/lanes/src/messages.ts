@@ -32,7 +32,7 @@ export type LaneQuestion = { readonly id: number } & (
   | { readonly ask: "drain"; readonly graceMs: number }
 );
 
-/** What a lane answers, by what it was asked. */
+/** The answers of a lane, by question. */
 export interface LaneAnswers {
   readonly stats: EngineStats;
   readonly close: undefined;

@@ -84,9 +84,9 @@ export interface LanesOptions extends LaneEngineOptions {
    */
   readonly firstLanePort?: number | undefined;
   /**
-   * As of `Engine.open`: certificates or a pre-shared key, for the dispatcher and every lane. The functions that decide
-   * (`identify`, `allow`, `authorize`, `psk.lookup`) are given by the module, as `{ serve, security: { allow } }`.
-   * Default: none.
+   * As of `Engine.open`: certificates or a pre-shared key, for the dispatcher and every lane. The module gives the
+   * functions that decide (`identify`, `allow`, `authorize`, `psk.lookup`), as `{ serve, security: { allow } }`.
+   * Default: no security.
    */
   readonly security?: LaneSecurityOptions | undefined;
   /** Passed to the module in each thread, as a structured clone. Default: undefined. */
@@ -99,7 +99,7 @@ export interface LanesOptions extends LaneEngineOptions {
   readonly dispatcher?: "serve" | "refer" | undefined;
   /**
    * Memory limits of each lane's thread, as in `node:worker_threads`. A thread that exceeds them exits, and the next
-   * one starts. Default: none.
+   * one starts. Default: no limits.
    */
   readonly resourceLimits?:
     | {

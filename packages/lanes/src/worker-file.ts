@@ -5,10 +5,10 @@ import { fileURLToPath } from "node:url";
 import { RpcError } from "cinnabar/standard";
 
 /**
- * The path of the file that the thread of a lane runs: beside this one, or, for a bundle, in the installed package, whose
- * folder `folderOf` finds.
+ * The path of the file that the thread of a lane runs: beside this one or, for a bundle, in the installed package.
+ * `folderOf` finds the folder of the package.
  *
- * @throws RpcError `failed_precondition` where there is neither.
+ * @throws RpcError `failed_precondition` if neither file exists.
  */
 export function workerFile(folderOf: () => string | undefined = packageFolder): string {
   const isModule = (import.meta.url as string | undefined) !== undefined;

@@ -10,7 +10,7 @@ interface Thread {
 const { threads, system } = vi.hoisted(() => ({ threads: [] as Thread[], system: { refuses: false } }));
 
 vi.mock("../src/lane-thread.ts", () => ({
-  /** A thread that never comes to serve, and ends when the test says so. */
+  /** A thread that never begins to serve, and ends when the test decides. */
   LaneThread: class implements Thread {
     readonly listening = new Promise<never>(() => {});
     readonly ended: Promise<ThreadEnd>;

@@ -102,7 +102,7 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     const held = [1, 2, 3, 4, 5, 6, 7, 8].map(() => failure(who.hold()));
     await until(() => openCalls(peer) === 8, "all have left");
     const atZero = peer.lanes[0]?.calls.out ?? 0;
-    // It has not gone, so nothing but this word can end its calls.
+    // The lane has not gone, so only this message can end its calls.
     announceLanes(dispatcher, lanesNow);
     await until(
       () => openCalls(peer) === 8 - atZero && peer.lanes.length === 1,

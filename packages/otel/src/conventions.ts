@@ -20,7 +20,7 @@ export const durationMetric = {
   in: "rpc.server.call.duration",
 } as const;
 
-/** Attributes that the conventions have no word for. */
+/** Attributes that the conventions do not have. */
 export const own = {
   /** The scheme of the URL: `tcp`, `shm`, `mem` or `verbs`. */
   fabric: "cinnabar.fabric",
@@ -39,7 +39,7 @@ export const own = {
   lane: "cinnabar.lane",
 } as const;
 
-/** The value of `rpc.status_code`: gRPC's upper-case word of a code. */
+/** The value of `rpc.status_code`: gRPC's upper-case name of a code. */
 export function statusWord(code: RpcCode | "ok"): string {
   return code.toUpperCase();
 }

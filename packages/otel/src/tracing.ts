@@ -139,7 +139,7 @@ const setter: TextMapSetter<Metadata> = {
 };
 
 function inject(from: Context, metadata: Metadata): void {
-  // An inherited state belongs to another span, and a propagator leaves it where its own span has none.
+  // An inherited state belongs to another span. A propagator does not remove it if its own span has no state.
   const isStale = metadata.has("tracestate") && trace.getSpanContext(from)?.traceState === undefined;
   if (isStale && propagation.fields().includes("tracestate")) metadata.delete("tracestate");
   propagation.inject(from, metadata, setter);
@@ -152,7 +152,7 @@ class CallTrace {
   readonly #call: MiddlewareCall;
   readonly #span: Span;
   readonly #context: Context;
-  /** Makes the spans of transfers. Undefined: they have none. */
+  /** Makes the spans of transfers. Undefined: transfers have no spans. */
   readonly #tracer: Tracer | undefined;
   #attempts = 1;
   #transfers = 0;
@@ -191,7 +191,7 @@ class CallTrace {
     return side === "server" && signal.aborted ? codeOf(signal.reason) : undefined;
   }
 
-  /** `error`: what the items ended with; null when their reader wants no more. */
+  /** `error`: the error that ended the items; null when their reader stops early. */
   #endItems(error: unknown): void {
     if (error === undefined) this.#end(this.#abortCode() ?? "ok");
     else if (error === null) this.#end(this.#abortCode() ?? "cancelled");

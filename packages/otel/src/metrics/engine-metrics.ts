@@ -15,7 +15,7 @@ import { Totals } from "./totals.ts";
 
 /** The options of `EngineMetrics.add`. */
 export interface AddOptions {
-  /** Attributes of all series of the source. Series that are alike are summed. Default: none. */
+  /** Attributes of all series of the source. Series with equal attributes are summed. Default: no attributes. */
   readonly attributes?: Attributes | undefined;
   /** Whether the series of lanes have the attribute `cinnabar.lane`. Otherwise they are summed. Default false. */
   readonly perLane?: boolean | undefined;

@@ -28,7 +28,7 @@ export type BackendsSource = Pick<BalancedPeer, "backends">;
 
 /** Reads one source each time that metrics are collected. Its counters never fall, also when a lane was replaced. */
 export interface Reader {
-  /** For what is in this thread. */
+  /** For sources in this thread. */
   readNow?(): Totals;
   read(): Promise<Totals>;
 }

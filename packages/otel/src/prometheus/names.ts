@@ -12,7 +12,7 @@ interface Named {
   readonly kind: "counter" | "gauge" | "histogram";
 }
 
-/** Prometheus's words for units. Those in braces are annotations and have none. */
+/** Prometheus's names of units. Units in braces are annotations and have no name. */
 const unitWords: Readonly<Record<string, string>> = { s: "seconds", By: "bytes" };
 
 /** The name of a metric in Prometheus; of a histogram, without `_bucket`, `_count` and `_sum`. */
