@@ -22,7 +22,7 @@ farm.on("sessionEnded", ({ peer }) => {
 async function startWorker(name: string): Promise<Engine> {
   const engine = await Engine.open();
   const worker = implement(Worker, { render: ({ frame }) => `frame ${frame} by ${name}` });
-  // What it serves to the farm, and to nobody else.
+  // The services for the farm alone.
   const peer = await engine.connect(farm.urls[0] as string, { serve: [worker] });
   await peer.client(Farm).join({ name });
   return engine;

@@ -85,7 +85,7 @@ async function bundle() {
     dir: fresh,
     format: "esm",
     entryFileNames: "[name].js",
-    // As deep as src/fabric/libfabric/, whose code finds native/ from its own place.
+    // As deep as src/fabric/libfabric/: its code finds native/ from its own place.
     chunkFileNames: "internal/chunks/[name].js",
     // Each group takes what its entry needs and no group before it has. Browsers load the first alone. Commands that
     // only look at the machine need the third of the package, and those with a URL the fourth.

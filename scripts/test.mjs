@@ -65,7 +65,7 @@ async function outcomeOf(stage) {
     const skipped = `${stage.lack}: ${error instanceof Error ? error.message.split("\n")[0] : error}`;
     return { passed: 0, failed: 0, problems: [], skipped };
   }
-  // Nobody waits for these stages: see test/matrix/long.ts. They come after those of npm test.
+  // These stages may take long: see test/matrix/long.ts. They come after those of npm test.
   if (stage.when === "often" || stage.when === "alone") process.env.CINNABAR_LONG = "1";
   try {
     const outcome = await stage.run(args);

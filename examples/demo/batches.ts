@@ -8,7 +8,7 @@ export interface FilePiece extends Piece {
 
 /**
  * All bytes of all files, in order, in batches that fit a window: many small files together, a long one in many
- * batches. An empty file is a piece too: that it can be opened over there is part of what is shown.
+ * batches. An empty file is a piece too: the demo also shows that the server can open it.
  */
 export function* batchesOf(files: readonly RemoteFile[]): Generator<FilePiece[], undefined> {
   let batch: FilePiece[] = [];

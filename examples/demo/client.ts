@@ -40,7 +40,7 @@ try {
   }
 }
 
-/** Does everything over each URL in turn. Returns the exit status. */
+/** Runs everything over each URL, one after the other. Returns the exit status. */
 async function run(): Promise<number> {
   await using engine = await Engine.open();
   const measurements: Measurement[] = [];

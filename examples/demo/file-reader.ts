@@ -5,7 +5,7 @@ import type { Piece, PieceResult } from "./window.ts";
 /** A thread that reads pieces of files below one folder, so that the thread of the server waits for no disk. */
 export class FileReader implements AsyncDisposable {
   readonly #thread: Worker;
-  /** Those who wait for an answer, in the order of asking. */
+  /** The callbacks that wait for an answer, in the order of asking. */
   readonly #waiting: ((results: PieceResult[]) => void)[] = [];
 
   constructor(root: string) {
@@ -13,7 +13,7 @@ export class FileReader implements AsyncDisposable {
     this.#thread.on("message", (results: PieceResult[]) => this.#waiting.shift()?.(results));
   }
 
-  /** Reads the pieces one behind the other into a buffer, whose memory must be shared. */
+  /** Reads the pieces one behind the other into a buffer of shared memory. */
   read(pieces: readonly Piece[], buffer: Uint8Array): Promise<PieceResult[]> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);

@@ -1,7 +1,7 @@
 /**
- * When this process should end: on SIGTERM, and on SIGINT if a person runs it by hand. Under the demo's parent SIGINT
- * is left to the parent, because a terminal sends Ctrl-C to all three at once and only the parent knows the order; and
- * a parent that is gone, however it went, ends the child, so nothing is left over.
+ * When this process should end: on SIGTERM, and on SIGINT if a person runs it by hand. Under the demo's parent the
+ * process leaves SIGINT to the parent. A terminal sends Ctrl-C to all three processes at once, and only the parent
+ * knows the order. The end of the parent also ends the child.
  */
 export function stopSignal(): AbortSignal {
   const stop = new AbortController();

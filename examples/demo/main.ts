@@ -70,7 +70,7 @@ async function watch(server: Role, client: Role): Promise<number> {
   }
   if (typeof first === "object") {
     console.error(`\ndemo: the server process ended with ${first.serverEnding} while the client was at work`);
-    // The client finds out by itself, and says so; that it does is part of what is shown.
+    // The client notices it by itself and reports it, which is part of the demo.
     const clientEnding = await Promise.race([client.ended, interrupted]);
     if (clientEnding === "SIGINT" || clientEnding === "SIGTERM") await client.end();
     return 1;

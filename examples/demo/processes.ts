@@ -28,13 +28,13 @@ export class Role {
     return this.#child.pid ?? 0;
   }
 
-  /** The first thing it says, or undefined when it ends without a word. */
+  /** Its first message, or undefined when it ends without one. */
   async announcement<T>(): Promise<T | undefined> {
     const message = once(this.#child, "message").then(([said]) => said as T);
     return Promise.race([message, this.ended.then(() => undefined)]);
   }
 
-  /** Ends it without a word, and waits for that. */
+  /** Kills it, and waits for its end. */
   kill(): Promise<Ending> {
     this.#child.kill("SIGKILL");
     return this.ended;

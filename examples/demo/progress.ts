@@ -37,7 +37,7 @@ export class Progress {
     console.log(this.#live ? `\r\x1b[K${line}` : line);
   }
 
-  /** Takes the bar off the terminal, for what comes instead of its end. */
+  /** Removes the bar from the terminal, when something else replaces its end. */
   clear(): void {
     if (this.#live) process.stdout.write("\r\x1b[K");
   }

@@ -9,7 +9,7 @@ import { serveSockets } from "./socket-server.ts";
 /** What the server sends to its parent once it serves. */
 export interface Announcement {
   readonly urls: readonly string[];
-  /** Where plain sockets serve the same, by the scheme they are to be compared with; none unless asked for. */
+  /** Where plain sockets serve the same, by the scheme for the comparison; empty unless requested. */
   readonly sockets: Readonly<Record<string, string>>;
   readonly files: number;
   readonly bytes: number;

@@ -26,8 +26,8 @@ export interface PieceResult {
 export interface Window extends AsyncDisposable {
   readonly memory: Uint8Array;
   /**
-   * Brings the pieces, one behind the other, to the start of the memory. Each takes the length that was asked for. They
-   * must fit together: `windowBytes` in all, `maxPieces` of them. Rejects when there is nobody to ask any more.
+   * Reads the pieces, one behind the other, to the start of the memory. Each takes its requested length. They must fit
+   * together: `windowBytes` in all, `maxPieces` of them. Rejects when the server is gone.
    */
   pull(pieces: Piece[], signal: AbortSignal): Promise<readonly PieceResult[]>;
 }

@@ -4,8 +4,8 @@ import { contextKey, type Middleware, RpcError } from "cinnabar";
 export const currentUser = contextKey<{ readonly id: string }>("user");
 
 /**
- * For a client: sends the token, and asks for a new one when the server refuses it once. It refuses to send a token that
- * somebody on the network could read.
+ * For a client: sends the token, and asks for a new one when the server refuses it once. It does not send a token over
+ * a network where an attacker could read it.
  */
 export function sendToken(token: (refresh: boolean) => Promise<string>): Middleware {
   return async (call, next) => {

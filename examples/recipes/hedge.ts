@@ -33,7 +33,7 @@ const cancelled = new Promise<void>((resolve) => {
 });
 const prices = implement(Prices, {
   async of({ item }, call) {
-    // The first request is stuck until nobody wants its answer.
+    // The first request is stuck until its caller cancels it.
     if (++requests === 1) {
       await once(call.signal, "abort");
       onCancelled();

@@ -28,7 +28,7 @@ await using backend = await Engine.open({
     implement(Reports, {
       async build({ year }, call) {
         if (year > 2100) return call.fail("NotFound", { year });
-        // A long report stops when nobody waits for it any more.
+        // A long report stops when its caller is gone.
         if (year === 0) {
           call.signal.addEventListener("abort", onAborted, { once: true });
           await setTimeout(60_000, undefined, { signal: call.signal });

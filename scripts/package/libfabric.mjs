@@ -7,7 +7,7 @@ import { gccOfSuite, sysroot } from "./sysroot.mjs";
 
 /** @typedef {import("./targets.mjs").Target} Target */
 
-/** The version that the package has, and the suite of Debian whose source package is of it. */
+/** The version in the package, and the suite of Debian with its source package. */
 export const bundled = { version: "2.1.0", suite: "trixie" };
 
 /** `verbs` is a file of its own beside the library, loaded where the system has libibverbs and librdmacm. */

@@ -11,7 +11,7 @@ const withNotices = [
   "include/uthash.h",
 ];
 
-/** Of whose sources the addon has a part. */
+/** Packages with sources that the addon contains. */
 const ofAddon = { "node-addon-api": "LICENSE.md", "node-api-headers": "LICENSE" };
 
 const overview = `Licences of what is in this package

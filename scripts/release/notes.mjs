@@ -11,7 +11,7 @@ export function notesOf(changelog, version) {
 }
 
 /**
- * The date in the heading of a version's section, "2027-01-02"; undefined where it has none.
+ * The date in the heading of a version's section, "2027-01-02"; undefined without a date.
  *
  * @param {string} changelog
  * @param {string} version

@@ -119,7 +119,7 @@ export async function step(title, command, args, options = {}) {
 }
 
 /**
- * Waits for all of them, also where one fails, so that none is left running; then fails as the first that did.
+ * Waits for all works, even after a failure, so that no work is left running. Then fails with the first error.
  *
  * @param {readonly Promise<unknown>[]} works
  */

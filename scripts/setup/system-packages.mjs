@@ -29,7 +29,7 @@ const forTesting = [
   { name: "doctest-dev", isThere: () => hasHeader("doctest/doctest.h") },
   // The addon's copies of librdmacm's structures are compared with its headers as the addon is compiled.
   { name: "librdmacm-dev", isThere: () => hasHeader("rdma/rdma_cma.h") },
-  // Each version formats a little differently, so the check wants this one and none other.
+  // Each version formats a little differently, so the check needs exactly this one.
   { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },
   // Shells whose completion of the command line is tested.
   { name: "zsh", isThere: () => onPath("zsh") !== undefined, isOptional: true },
@@ -46,12 +46,12 @@ const forBenchmarks = [
 ];
 
 /**
- * What is missing of the system, and how it is installed. Fails where something is missing that the build needs and
- * nobody here may install: before anything is changed.
+ * What the system lacks, and how to install it. Fails if the build needs a missing package that this user may not
+ * install, before anything is changed.
  *
  * @param {"demo" | "bench" | "test"} purpose
  * @returns {Promise<{ says: string | undefined, install: () => Promise<readonly string[]> }>} `says`: a line for the
- * person at the terminal. `install` gives the optional packages that cannot be had here
+ * person at the terminal. `install` returns the optional packages that are not available here
  */
 export async function planSystemPackages(purpose) {
   const extra = { demo: [], bench: forBenchmarks, test: forTesting }[purpose];
@@ -131,8 +131,8 @@ async function install(missing, prefix) {
 }
 
 /**
- * Notes what could not be had, until the npm packages are installed anew: to try again each time takes longer than all
- * else.
+ * Notes packages that were not available, until the npm packages are installed again: a new try takes longer than all
+ * the rest.
  *
  * @param {readonly string[]} names
  */

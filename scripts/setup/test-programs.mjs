@@ -6,12 +6,13 @@ import { isCurrent, markCurrent } from "./stamp.mjs";
 
 /** The oldest suite that has a gateway of etcd as the tests want it: its programs run on later systems, too. */
 const suite = "bookworm";
-/** Debian's names of what Node calls by another. */
+/** Debian's names of architectures with another name in Node. */
 const architectures = /** @type {Record<string, string>} */ ({ x64: "amd64", arm64: "arm64" });
 
 /**
- * Puts programs of others that tests of groups and of the command line start into `build/`, from Debian's packages. They are not installed: the
- * package of etcd would start a service. Where one cannot be had, its tests are skipped, and this says so.
+ * Puts programs that tests of groups and of the command line start into `build/`, from Debian's packages. They are not
+ * installed: the package of etcd would start a service. If a program is not available, its tests are skipped, and
+ * set-up reports it.
  */
 export async function getProgramsOfTests() {
   await getProgram("etcd", "usr/bin/etcd", ["etcd-server"]);

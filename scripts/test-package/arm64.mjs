@@ -9,7 +9,7 @@ import { programs } from "./archives.mjs";
 import { run } from "./cases.mjs";
 import { nodeOf } from "./roots.mjs";
 
-/** Those whose binary qemu can run with the libraries of the sysroot. */
+/** Versions that qemu can run with the libraries of the sysroot. */
 const nodes = [20, 24];
 
 const cannotShow =

@@ -12,7 +12,7 @@ import { neededBy } from "../package/other-packages.mjs";
  * @property {readonly RegExp[]} says
  * @property {RegExp} [never] what it must not say
  * @property {number} [maxSeconds]
- * @property {boolean} [ownNetwork] whether it takes ports that somebody else may have
+ * @property {boolean} [ownNetwork] whether it takes ports that other programs may have
  */
 
 /**

@@ -121,7 +121,7 @@ async function withoutCodeOf(archive, files) {
 
 /**
  * @param {string} archive
- * @returns {Promise<string[]>} none where tar cannot read it
+ * @returns {Promise<string[]>} empty if tar cannot read it
  */
 async function filesOf(archive) {
   const { ok, output } = await ask("tar", ["-tzf", archive]);

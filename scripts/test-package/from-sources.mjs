@@ -16,8 +16,8 @@ const says = [
 ];
 
 /**
- * Builds the addon from the sources in the installed package, as a user does whose processor the package has no binary
- * for, and runs it.
+ * Builds the addon from the sources in the installed package, as on a processor without a binary in the package, and
+ * runs it.
  *
  * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<import("../test/outcome.mjs").Outcome>}

@@ -5,7 +5,7 @@ import { onPath, SetupError, step } from "../setup/command.mjs";
 import { mirrorOf } from "../setup/debian-archive.mjs";
 import { installPrograms } from "../setup/programs.mjs";
 
-/** The oldest Debian that can be had, with glibc 2.31, and the current one, with 2.41. */
+/** The oldest available Debian, with glibc 2.31, and the current one, with 2.41. */
 export const suites = ["bullseye", "trixie"];
 
 /** Releases of Node by their major number; the last is the newest. */
@@ -34,7 +34,7 @@ export function bareRoot(suite) {
   return kept(`root-${suite}`, recipe, async (folder) => {
     const keys = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg";
     const args = ["--variant=minbase", "--include=libatomic1", keys, suite, folder, mirrorOf(suite)];
-    // As root directly, else in a user namespace; where neither is possible mmdebstrap says so.
+    // As root directly, else in a user namespace; if neither is possible, mmdebstrap reports it.
     await step(`a bare root of ${suite}`, "mmdebstrap", args, {
       advice:
         "Run the command as root, or allow user namespaces (kernel.unprivileged_userns_clone, newuidmap).",

@@ -63,8 +63,8 @@ const cases = [
 ];
 
 /**
- * Runs the package's libfabric on the RDMA devices of the guest, with and without the libraries of rdma-core. A machine
- * without the guest's kernel says so, and passes.
+ * Runs the package's libfabric on the RDMA devices of the guest, with and without the libraries of rdma-core. Without
+ * the guest's kernel the stage reports that and passes.
  *
  * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<import("../test/outcome.mjs").Outcome>}

@@ -50,7 +50,7 @@ export function runDisksOfKernel(args) {
     vitestInGuest({
       folder: join(root, "build", "reports", "disks-kernel"),
       timeoutMs: 30 * 60_000,
-      // More threads than tests have operations under way at a disk whose target is gone.
+      // More threads than the operations that tests have under way at a disk with a lost target.
       env: ["CINNABAR_KERNEL_DISKS=1", "UV_THREADPOOL_SIZE=16"],
       args: args.length > 0 ? args : all.map((name) => `${folder}/${name}`),
     }),

@@ -20,7 +20,7 @@ import { nodeOf, npmFolder } from "../test-package/roots.mjs";
  */
 
 /**
- * Debian 12 and 13, whose libfabric are 1.17 and 2.1, with the oldest and the newest Node.
+ * Debian 12 with libfabric 1.17 and Debian 13 with 2.1, each with the oldest and the newest Node.
  *
  * @type {readonly FreshMachine[]}
  */
@@ -46,7 +46,7 @@ export async function prepareFreshMachine({ node }) {
 }
 
 /**
- * Tries the last commit on a machine that has Debian's smallest set of packages, Node, and nothing else.
+ * Tries the last commit on a machine with only Debian's smallest set of packages and Node.
  *
  * @param {FreshMachine} machine
  * @returns {Promise<import("./outcome.mjs").Outcome>}
@@ -69,7 +69,7 @@ export async function tryFreshMachine({ suite, node, who }) {
   ];
   const env = { FRESH_MACHINE: JSON.stringify(folders) };
   try {
-    // Where mmdebstrap needs a namespace of users for it, somebody else writes.
+    // If mmdebstrap needs a user namespace, another user writes the file.
     writeFileSync(report, "", { mode: 0o666 });
     chmodSync(report, 0o666);
     chmodSync(work, 0o755);

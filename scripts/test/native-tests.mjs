@@ -30,7 +30,7 @@ export function runUnderThreadSanitizer() {
 }
 
 /**
- * The first file below a folder whose name passes.
+ * The first file below a folder with a name that passes.
  *
  * @param {string} folder
  * @param {(name: string) => boolean} wanted

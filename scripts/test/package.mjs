@@ -11,7 +11,7 @@ import { testOnDevices } from "../test-package/verbs.mjs";
 /** Apart from dist-packages/, since it has binaries for this machine alone. */
 const folder = join(root, "build", "packages");
 
-/** Makes the packages for this machine, and the roots that it is tested in; in minutes where nothing of it is kept. */
+/** Makes the packages for this machine, and the roots for their tests; takes minutes without cached parts. */
 export async function preparePackage() {
   const own = targets.filter((target) => target.arch === arch);
   if (arch !== "x64") throw new SetupError(`The roots are for x64, and this machine is ${arch}.`);

@@ -25,7 +25,7 @@ const environment = [`CINNABAR_TEST_VERBS=${lent.join(" ")}`, smallBuffers];
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";
 
-/** A test gets them from one of these; those of test/rdma/ are for nothing else. */
+/** A test gets devices from one of these modules; those of test/rdma/ always need devices. */
 const namesDevices =
   /from "[./]*(?:matrix\/)?(?:providers|verbs)\.ts"|from "[./]*(?:processes\/)?(?:support\/)?fabrics\.ts"/;
 
@@ -43,9 +43,9 @@ export const filesOnDevices = () =>
 export const smokeOnDevices = ["test/rdma/peers", "test/rdma/connections", "test/bulk/transfer"];
 
 /**
- * The parts of a whole run, each some minutes; a file belongs to the first that has it, and to the last where none
- * does. `quiet`: processes that are killed, stopped and timed, on the one processor of the guest: their bounds of time
- * hold on a machine that does nothing else.
+ * The parts of a whole run, each some minutes. A file belongs to the first part that has it, and else to the last.
+ * `quiet`: processes that are killed, stopped and timed, on the one processor of the guest. Their bounds of time hold
+ * only on an idle machine.
  */
 const parts = [
   { name: "faults", has: /^test\/rdma\// },
@@ -96,7 +96,7 @@ export async function prepareDevices() {
 }
 
 /**
- * A part of the tests on devices, or why not: a machine on which the guest does not boot says so, and passes.
+ * A part of the tests on devices. A machine on which the guest does not boot reports that, and passes.
  *
  * @param {string} name
  * @param {readonly string[]} files
@@ -108,7 +108,7 @@ export function runPartOnDevices(name, files, settings = []) {
 }
 
 /**
- * Runs tests, or says why not: a machine on which the guest does not boot says so, and passes.
+ * Runs tests. A machine on which the guest does not boot reports that, and passes.
  *
  * @param {string} lack
  * @param {() => Promise<Outcome>} run

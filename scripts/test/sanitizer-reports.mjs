@@ -1,7 +1,7 @@
 /**
- * Splits what the sanitizers wrote into findings, and keeps those that concern the addon. Node, its worker threads and
- * the addons of the test tools hold memory to their end as well; leaks in whose stack nothing of ours appears are
- * theirs and say nothing about us. Everything that is not a leak counts, wherever it was found.
+ * Splits the sanitizers' reports into findings, and keeps those that concern the addon. Node, its worker threads and
+ * the addons of the test tools hold memory to their end as well. A leak without a frame of ours in its stack is theirs,
+ * and is left out. Findings other than leaks always count.
  *
  * @param {string} text one process's report
  * @returns {string[]} one text a finding

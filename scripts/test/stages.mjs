@@ -263,7 +263,7 @@ export const stages = [
 ];
 
 /**
- * The stages that a word means: the one of that name, or else those of a group, as "rdma" for "rdma-bulk". A smoke is in
+ * The stages of a word: the one of that name, or else those of a group, as "rdma" for "rdma-bulk". A smoke belongs to
  * no group, since the group has its tests.
  *
  * @param {string} word
@@ -298,7 +298,7 @@ export const foldersWithLongForm = [
 export const foldersSecured = ["bulk", "conformance", "memory", "middleware", "streams", "unary"];
 
 /**
- * Tests whose fabric test/matrix/over-net.ts may choose.
+ * Tests with a fabric that test/matrix/over-net.ts may choose.
  *
  * @returns {readonly string[]}
  */

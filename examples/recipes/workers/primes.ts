@@ -2,7 +2,7 @@ import { implement } from "cinnabar";
 import type { LaneContext } from "cinnabar-lanes";
 import { Primes } from "./contract.ts";
 
-/** The module of each lane: a worker thread that computes and blocks nobody but itself. */
+/** The module of each lane: a worker thread that computes and blocks only itself. */
 export default function services({ lane }: LaneContext) {
   return implement(
     Primes,
