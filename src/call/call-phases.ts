@@ -16,11 +16,11 @@ export type SlowOutgoing = Pick<
 /** A call that was made here, as far as its phases go. */
 export type TimedOutgoing = Pick<OutgoingCall, "connectingUs" | "sentUs" | "pullingUs">;
 
-/** Who hears of a call that has ended: those who want slow and failed calls too, or only those who want every call. */
+/** Who receives a call that has ended: listeners of slow and failed calls too, or only listeners of every call. */
 export type Audience = "all" | "tails";
 
-/** Tells of a call that was made here and has ended. `error`: its message. */
-export function tellOutgoing(
+/** Reports a call that was made here and has ended. `error`: its message. */
+export function reportOutgoing(
   metrics: CallMetrics,
   call: SlowOutgoing,
   tookMs: number,
@@ -38,11 +38,11 @@ export function tellOutgoing(
     code,
     phases: phasesOfOutgoing(call, tookMs),
   };
-  tell(metrics, error, ended, audience);
+  report(metrics, error, ended, audience);
 }
 
-/** Tells of a call that was served here and has ended. `error`: its message. */
-export function tellIncoming(
+/** Reports a call that was served here and has ended. `error`: its message. */
+export function reportIncoming(
   metrics: CallMetrics,
   call: IncomingCall,
   method: string,
@@ -53,7 +53,7 @@ export function tellIncoming(
 ): void {
   if (!isHeard(metrics)) return;
   const phases = phasesOfIncoming(call, tookMs);
-  tell(metrics, error, { direction: "in", method, peer, callId: call.id, tookMs, code, phases }, "all");
+  report(metrics, error, { direction: "in", method, peer, callId: call.id, tookMs, code, phases }, "all");
 }
 
 /** How long a call that was made here has been in each phase, `tookMs` after its start. */
@@ -83,7 +83,7 @@ function isHeard({ log, isTailed }: CallMetrics): boolean {
   return log !== undefined || isTailed || channels.slowCall.hasSubscribers;
 }
 
-function tell(metrics: CallMetrics, error: string | undefined, call: SlowCall, audience: Audience): void {
+function report(metrics: CallMetrics, error: string | undefined, call: SlowCall, audience: Audience): void {
   const isSlow = call.tookMs >= metrics.slowCallMs;
   if (audience === "all" && isSlow) channels.slowCall.publish(call);
   if (audience === "all" && (isSlow || call.code !== "ok"))

@@ -11,7 +11,7 @@ const storage = new AsyncLocalStorage<IncomingCall | undefined>();
 let wanted = false;
 let entered = false;
 
-/** Calls may be made from inside handlers: from now on they can be told which call they are made for. */
+/** Calls may be made from inside handlers: from now on they find the call that they are made for. */
 export function wantCurrentCall(): void {
   wanted = true;
 }

@@ -18,7 +18,7 @@ const maxCallers = 256;
  * its next attempt.
  */
 export class RetriedCalls {
-  /** Never told. A balanced peer's calls go to several peers, and each knows us by another number made from it. */
+  /** Never sent. A balanced peer's calls go to several peers, and each knows us by another number made from it. */
   readonly #secret = randomBytes(32);
   /** For those asked last. */
   readonly #callers = new Map<string, bigint>();

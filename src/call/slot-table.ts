@@ -55,7 +55,7 @@ export class SlotTable<T> {
     this.size--;
   }
 
-  /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */
+  /** As `release`, for a number that was not sent: the slot's next use gets it again. */
   takeBack(id: number): void {
     if (this.get(id) === undefined) return;
     this.release(id);
@@ -102,7 +102,7 @@ export class ChosenSlots<T> {
     if (this.get(id) !== undefined && this.#items.delete(id & slotMask)) this.size--;
   }
 
-  /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */
+  /** As `release`, for a number that was not sent: the slot's next use gets it again. */
   takeBack(id: number): void {
     if (this.get(id) === undefined) return;
     this.release(id);
@@ -116,7 +116,7 @@ export class ChosenSlots<T> {
 
 /**
  * What the other side of a `SlotTable` remembers: the generation in which each slot was last used. Each use is newer
- * than the one before, so a request that a fabric delivers twice is told from a new one, even when the first has been
+ * than the one before, so a request that a fabric delivers twice differs from a new one, even when the first has been
  * answered.
  */
 export class SlotGenerations {

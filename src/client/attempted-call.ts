@@ -3,11 +3,16 @@ import { type ReceivedMetadata, RpcError, type RpcErrorOptions } from "../base/e
 import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
 import { backoffMs } from "../base/time/backoff.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
-import { type Audience, tellOutgoing } from "../call/call-phases.ts";
+import type { CallItems } from "../call/call-items.ts";
+import { type Audience, reportOutgoing } from "../call/call-phases.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
-import type { MetadataListener, RequestTerms } from "../call/outgoing-call.ts";
+import type { Callee, MetadataListener, RequestTerms } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
+import { type Grant, withEnds } from "../memory/grant.ts";
+import type { SessionContext } from "../session/connection/context.ts";
+import type { RequestOfItems } from "../session/streams/caller-items.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
@@ -45,6 +50,8 @@ export interface CallTerms {
   readonly request: RequestTerms;
   /** Undefined: it is tried once. */
   readonly policy: RetryPolicy | undefined;
+  /** The time limit of one attempt; `Infinity` where it has all of the call's. */
+  readonly attemptTimeoutMs: number;
   readonly onHeaders: MetadataListener | undefined;
   readonly onTrailers: MetadataListener | undefined;
 }
@@ -70,13 +77,15 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** Attempts that were begun. */
   protected started = 0;
   /** The attempt that is under way; when none is, the one that was the last. */
-  protected last: CallAttempt | undefined;
+  protected last: Attempt | undefined;
+  /** Where each attempt must go, because one that it stands for may have been executed there. Undefined: anywhere. */
+  boundTo: Callee | undefined = undefined;
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
   /** Undefined where nobody wanted to hear of attempts when the call was made. */
   #publish: Publisher | undefined;
-  #hasToldHeaders = false;
+  #hasReportedHeaders = false;
 
   constructor(method: ClientMethod, input: unknown) {
     super();
@@ -86,7 +95,31 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   abstract readonly terms: CallTerms;
 
-  protected abstract makeAttempt(number: number): CallAttempt;
+  // ---- what a kind of calls adds ----------------------------------------------------------------------------------
+
+  /** An attempt is about to go. */
+  protected onLaunch(_attempt: Attempt): void {}
+
+  /** Who a request is to the peer of this session; undefined when it stands for itself. */
+  identify(_session: CallSession): CallIdentity | undefined {
+    return undefined;
+  }
+
+  /** Memory that an attempt granted has come back, or may never do so. */
+  onGrantsChanged(): void {}
+
+  /** The items of an attempt, where it has any. The next three are called of such attempts only. */
+  makeItems(_attempt: RequestOfItems): CallItems | undefined {
+    return undefined;
+  }
+
+  /** The request of the last attempt lies with the outbox of this session. */
+  onAttemptLeft(_session: SessionContext): void {}
+
+  /** It was turned away and is about to go elsewhere. */
+  onAttemptMoved(): void {}
+
+  onAttemptEnded(): void {}
 
   /** From here on it has its time, and can end. `around`: the call being served that it is made for. */
   protected start(
@@ -154,16 +187,17 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   protected launch(): void {
     this.phase = "trying";
-    const attempt = this.makeAttempt(++this.started);
+    const attempt = new Attempt(this, ++this.started);
     this.last = attempt;
+    this.onLaunch(attempt);
     attempt.start();
   }
 
-  onAttemptValue(attempt: CallAttempt, value: unknown): void {
+  onAttemptValue(attempt: Attempt, value: unknown): void {
     this.mayHaveRun = true;
     this.phase = "judging";
     this.giveUpAttempts(attempt);
-    if (this.#tell("onTrailers", attempt.trailers)) this.onAnswer(value);
+    if (this.#report("onTrailers", attempt.trailers)) this.onAnswer(value);
   }
 
   /** The answer that decides has come: to be checked. */
@@ -171,12 +205,12 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   /** The server of this attempt has sent headers. The user hears of them once. */
   onAttemptHeaders(headers: Metadata): void {
-    if (this.phase !== "trying" || this.#hasToldHeaders) return;
-    this.#hasToldHeaders = true;
-    this.#tell("onHeaders", headers);
+    if (this.phase !== "trying" || this.#hasReportedHeaders) return;
+    this.#hasReportedHeaders = true;
+    this.#report("onHeaders", headers);
   }
 
-  onAttemptFailure(attempt: CallAttempt, error: RpcError, how: AttemptFailure): void {
+  onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void {
     if (this.settled) return;
     if (attempt.mayHaveRun(error)) this.mayHaveRun = true;
     const mayTryAgain = how !== "final" && this.#isTransient(error, how) && this.isRepeatable(attempt, error);
@@ -192,8 +226,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return error.reason === undefined && policy.codes.has(error.code);
   }
 
-  /** Whether another attempt can do no harm, and does not contradict what the user has been told. */
-  protected isRepeatable(attempt: CallAttempt, _error: RpcError): boolean {
+  /** Whether another attempt can do no harm, and does not contradict what the user has received. */
+  protected isRepeatable(attempt: Attempt, _error: RpcError): boolean {
     return attempt.headers === undefined && (!this.mayHaveRun || this.method.idempotent);
   }
 
@@ -227,7 +261,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   /** Nobody waits for an attempt any more, but for the one that decides. */
-  protected giveUpAttempts(deciding?: CallAttempt): void {
+  protected giveUpAttempts(deciding?: Attempt): void {
     if (this.#alarm !== undefined) this.method.source.engine.wheel.disarm(this.#alarm);
     for (const attempt of this.takeAttempts()) {
       if (attempt === deciding) continue;
@@ -237,7 +271,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   /** The attempts that servers may still be at. They are given up. */
-  protected takeAttempts(): readonly CallAttempt[] {
+  protected takeAttempts(): readonly Attempt[] {
     return this.last === undefined ? [] : [this.last];
   }
 
@@ -251,11 +285,11 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   protected failWith(error: RpcError): void {
     this.phase = "judging";
     this.giveUpAttempts();
-    if (this.#tell("onTrailers", error.trailers)) endWithError(this, error);
+    if (this.#report("onTrailers", error.trailers)) endWithError(this, error);
   }
 
   /** Gives the user's listener the headers or the trailers. False: the listener has failed, or ended, the call. */
-  #tell(name: "onHeaders" | "onTrailers", metadata: ReceivedMetadata | undefined): boolean {
+  #report(name: "onHeaders" | "onTrailers", metadata: ReceivedMetadata | undefined): boolean {
     const listener = this.terms[name];
     if (listener === undefined || !(metadata instanceof Metadata)) return true;
     try {
@@ -296,7 +330,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   /** Tells of its end, with the times of its last attempt. */
-  protected tellEnd(
+  protected reportEnd(
     tookMs: number,
     code: RpcCode | "ok",
     message: string | undefined,
@@ -305,28 +339,42 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     const { methodPath, peerName } = this;
     const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
     const ended = { methodPath, peerName, id, connectingUs, sentUs, pullingUs };
-    tellOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message, audience);
+    reportOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message, audience);
   }
 }
 
-/** One request of a call that may make several. It settles once, and tells its call what became of it. */
-export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> extends ClientCall {
+/**
+ * One request of a call that may make several: who it is to its server, how long it may take, and what it has granted.
+ * It settles once, and reports to its call what became of it.
+ */
+export class Attempt extends ClientCall implements RequestOfItems {
   /** 1 for the first of its call. */
   readonly number: number;
-  /** What came with the answer. Its call tells the user, once. */
+  /** What came with the answer. Its call reports it to the user, once. */
   trailers: Metadata | undefined;
-  protected readonly call: Call;
+  readonly #call: AttemptedCall;
+  /** How many regions travelled with it, and how many of them the peer may still touch. */
+  #carried = 0;
+  #openGrants = 0;
+  /** Its session was lost, and who may touch them may live on. */
+  #held = false;
 
-  constructor(call: Call, number: number) {
-    const { method, terms, startedMs, endMs, metadata } = call;
+  constructor(call: AttemptedCall, number: number) {
+    const { method, terms, input, startedMs, endMs, metadata } = call;
     super(method, terms.request);
-    this.call = call;
-    this.input = call.input;
+    this.#call = call;
+    this.input = input;
     this.number = number;
-    // Its times are told as those of its call.
+    // Its times are reported as those of its call.
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
+    this.#makeItems();
+  }
+
+  #makeItems(): void {
+    const items = this.#call.makeItems(this);
+    if (items !== undefined) this.more().items = items;
   }
 
   override get again(): boolean {
@@ -336,6 +384,10 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   /** Until it has left, its call is listed. */
   override get unsentPhase(): UnsentPhase | undefined {
     return undefined;
+  }
+
+  override get boundTo(): Callee | undefined {
+    return this.#call.boundTo;
   }
 
   /** Where it was sent; undefined when nothing has left. */
@@ -348,8 +400,91 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     return this.session !== undefined && error.notExecuted !== true;
   }
 
+  /** Whether an item has come, or has been sent: no other attempt can stand for this one. */
+  get hasBegun(): boolean {
+    const { items } = this;
+    return items !== undefined && (items.received > 0 || items.sent > 0);
+  }
+
+  /** Has a time limit of its own, shorter than its call's. */
+  get #isLimited(): boolean {
+    return this.wheelBucket >= 0;
+  }
+
+  // ---- its way out ------------------------------------------------------------------------------------------------
+
+  start(): void {
+    const { wheel, clock } = this.method.source.engine;
+    const nowMs = clock.now();
+    const endMs = nowMs + this.#call.terms.attemptTimeoutMs;
+    if (endMs < this.#call.endMs) wheel.arm(this, endMs);
+    this.find(this.input, nowMs);
+  }
+
+  protected override send(session: CallSession, input: unknown, nowMs: number): void {
+    try {
+      this.identity = this.#call.identify(session);
+    } catch (error) {
+      return this.onFailure(error as RpcError);
+    }
+    // One that is known again may be answered by a later attempt: the server is given all of the call's time.
+    const isOwn = this.#isLimited && this.identity === undefined;
+    super.send(session, input, nowMs, isOwn ? this.deadlineMs : this.#call.endMs);
+  }
+
+  override onLeft(): void {
+    if (this.items !== undefined) this.#call.onAttemptLeft((this.target as CallSession).context);
+  }
+
+  protected override wasTurnedAway(error: RpcError): boolean {
+    return !this.hasBegun && super.wasTurnedAway(error);
+  }
+
+  protected override beginAgain(): void {
+    super.beginAgain();
+    // It stands for itself again until it is sent elsewhere, and its items belonged to its session.
+    this.identity = undefined;
+    this.#call.onAttemptMoved();
+    this.#makeItems();
+  }
+
+  // ---- memory that goes along -------------------------------------------------------------------------------------
+
+  override addGrant(grant: Grant): void {
+    this.#carried++;
+    this.#openGrants++;
+    const release = (onReleased?: () => void) => {
+      grant.release(() => {
+        onReleased?.();
+        if (--this.#openGrants === 0) this.#call.onGrantsChanged();
+      });
+    };
+    const onHeld = () => {
+      this.#held = true;
+      this.#call.onGrantsChanged();
+    };
+    super.addGrant(withEnds(grant, { release, onHeld }));
+  }
+
+  /** Whether the peer may still touch memory that this attempt granted it. */
+  get hasOpenGrants(): boolean {
+    return this.#openGrants > 0;
+  }
+
+  /** Whether that memory may never come back, with nobody to say so. */
+  get grantsHeld(): boolean {
+    return this.#held && this.hasOpenGrants;
+  }
+
+  /** Whether memory went along. */
+  get carries(): boolean {
+    return this.#carried > 0;
+  }
+
+  // ---- its end ----------------------------------------------------------------------------------------------------
+
   protected override reportHeaders(headers: Metadata): void {
-    this.call.onAttemptHeaders(headers);
+    this.#call.onAttemptHeaders(headers);
   }
 
   override reportTrailers(trailers: Metadata): boolean {
@@ -357,58 +492,67 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     return true;
   }
 
-  start(): void {
-    this.find(this.input, this.method.source.engine.clock.now());
-  }
-
   override onValue(value: unknown): void {
-    this.end();
-    this.call.onAttemptValue(this, value);
+    this.#end();
+    this.#call.onAttemptValue(this, value);
   }
 
-  /** Its call watches the time, unless it has a limit of its own. */
-  override onDeadline(): void {}
-
-  protected override failWith(error: RpcError, isFinal: boolean): void {
-    this.failAs(error, isFinal ? "final" : "failed");
+  override onFailure(error: RpcError): void {
+    // Both sides run a clock, and the server's verdict on the attempt's time may come first.
+    const isLate = error.code === "deadline_exceeded" && this.#isLimited && this.identity === undefined;
+    if (isLate) this.#failAs(error, "late");
+    else super.onFailure(error);
   }
 
-  protected failAs(error: RpcError, how: AttemptFailure): void {
+  /** Its own limit has passed. Its call watches the time, unless it has one. */
+  override onDeadline(): void {
     if (this.settled) return;
-    // What goes along has had its one try, and is told now.
+    // A server that knows the call again goes on with it: the next attempt joins what this one has begun. What waits to
+    // be sent has begun nothing.
+    if (this.identity === undefined || this.id === 0) this.target?.cancel(this);
+    const limitMs = this.#call.terms.attemptTimeoutMs;
+    const message = `attempt ${this.number} took longer than attemptTimeoutMs ${limitMs}`;
+    this.#failAs(new RpcError({ code: "deadline_exceeded", message }), "late");
+  }
+
+  protected override failWith(error: RpcError, isFinal?: boolean): void {
+    this.#failAs(error, isFinal ? "final" : "failed");
+  }
+
+  #failAs(error: RpcError, how: AttemptFailure): void {
+    if (this.settled) return;
+    // What goes along has had its one try, and is notified now.
     const isFinal = how === "final" || this.observed;
-    this.end(error);
-    this.call.onAttemptFailure(this, error, isFinal ? "final" : how);
+    this.#end(error);
+    this.#call.onAttemptFailure(this, error, isFinal ? "final" : how);
   }
 
   protected override endEarly(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
-    this.lose(new RpcError({ origin: "local", ...more, code, message }));
+    this.onLost(new RpcError({ origin: "local", ...more, code, message }));
   }
 
   /** It can go no further: there can be no other, and its peer hears that nobody waits. */
-  protected lose(error: RpcError): void {
+  onLost(error: RpcError): void {
     if (this.settled) return;
-    this.failAs(error, "final");
-    this.cancel();
+    this.#failAs(error, "final");
+    this.target?.cancel(this);
   }
 
-  /** Nobody waits for it any more. Tells the peer, if that may still be at it. */
+  /** Nobody waits for it any more. Cancels it, if the peer may still be at it. */
   giveUp(): void {
     // A server that knows the call again goes on with an attempt that was late. Any other was cancelled then.
     if (this.settled && this.identity === undefined) return;
     if (!this.settled) {
       const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
-      this.end(new RpcError({ code: "cancelled", message }));
+      this.#end(new RpcError({ code: "cancelled", message }));
     }
-    this.cancel();
-  }
-
-  protected cancel(): void {
     this.target?.cancel(this);
   }
 
-  /** Settled: whatever goes along is told, with the error if there is one. */
-  protected end(error?: RpcError): void {
+  /** Settled: notifies whatever goes along, with the error if there is one. */
+  #end(error?: RpcError): void {
+    this.method.source.engine.wheel.disarm(this);
+    if (this.items !== undefined) this.#call.onAttemptEnded();
     this.phase = "settled";
     this.session?.listener?.onSettled(error === undefined ? "ok" : error.code);
     this.notifyObservers(error);

@@ -1,7 +1,7 @@
 import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import { tellOutgoing } from "../call/call-phases.ts";
+import { reportOutgoing } from "../call/call-phases.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { timeLeftIn } from "../call/made-call.ts";
@@ -265,8 +265,8 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     engine.wheel.disarm(this);
     if (this.signals !== undefined) this.unlisten();
     if (this.id !== 0) this.target?.listener?.onSettled(code);
-    const toldMs = recordEnd(this.method, this.startedMs, code, endedMs);
-    if (toldMs !== undefined) tellOutgoing(engine.metrics, this, toldMs, code, message);
+    const tookMs = recordEnd(this.method, this.startedMs, code, endedMs);
+    if (tookMs !== undefined) reportOutgoing(engine.metrics, this, tookMs, code, message);
   }
 
   // ---- what others ask --------------------------------------------------------------------------------------------

@@ -215,8 +215,8 @@ export class ReadInputs extends ItemQueue implements ItemReader {
   /** The error of the stream that the reader has left, where it has one. */
   readonly #whyLeft: () => RpcError | undefined;
   #isOver = false;
-  /** What the reader is still to be told. */
-  #untold: RpcError | undefined;
+  /** The error that the reader is still to receive. */
+  #unread: RpcError | undefined;
 
   constructor(whyLeft: () => RpcError | undefined) {
     super(undefined);
@@ -226,9 +226,9 @@ export class ReadInputs extends ItemQueue implements ItemReader {
   next(): Promise<Result> {
     const first = this.shift();
     if (first !== undefined) return Promise.resolve({ done: false, value: first.item });
-    if (this.#untold !== undefined) {
-      const error = this.#untold;
-      this.#untold = undefined;
+    if (this.#unread !== undefined) {
+      const error = this.#unread;
+      this.#unread = undefined;
       return Promise.reject(error);
     }
     if (this.isThrough || this.isClosed) return Promise.resolve(done);
@@ -239,7 +239,7 @@ export class ReadInputs extends ItemQueue implements ItemReader {
 
   /** The reader wants no more: the stream has failed, or middleware goes on without the rest. */
   return(): Promise<Result> {
-    this.#untold = undefined;
+    this.#unread = undefined;
     if (!this.isClosed) this.takeNoMore(this.#whyLeft() ?? precondition("the stream takes no more items"));
     this.onThrough();
     return Promise.resolve(done);
@@ -254,7 +254,7 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     this.takeNoMore(error ?? streamEnded());
     if (error !== undefined && isCut) {
       const first = this.#waiters.shift();
-      if (first === undefined) this.#untold = error;
+      if (first === undefined) this.#unread = error;
       else first.reject(error);
     }
     this.onThrough();

@@ -35,14 +35,14 @@ export function callThrough(
   options: AnyCallOptions | undefined,
   make: MakeCall,
 ): Promise<unknown> {
-  return new ItemlessCall(contract, method, input, options, make).run(chain);
+  return new ClientMiddlewareCall(contract, method, input, options).run(chain, make);
 }
 
 /**
  * A call as middleware of the client has it. Its deadline covers all of it: middleware that waits too long ends with
  * `deadline_exceeded`, and calls that it makes again share the time that is left.
  */
-export abstract class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
+export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   readonly side = "client";
   readonly nestedMetadata = undefined;
   readonly contract: AnyService;
@@ -71,8 +71,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   #made: Promise<unknown> | undefined;
   /** What has ended it before its middleware did, or its reader. */
   #ended: RpcError | undefined;
-  #hasToldHeaders = false;
-  #hasToldTrailers = false;
+  #hasReportedHeaders = false;
+  #hasReportedTrailers = false;
   #reject: (error: unknown) => void = () => {};
 
   constructor(
@@ -98,11 +98,10 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     this.#timeoutMs = timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
   }
 
-  /** Makes the call itself, for the last `next()`. */
-  protected abstract make(input: unknown, options: AnyCallOptions): Promise<unknown>;
-
   /** Whether what `next()` resolves to are items that are still to come. */
-  protected abstract get givesItems(): boolean;
+  protected get givesItems(): boolean {
+    return false;
+  }
 
   /** The user has all that the call gives. */
   protected finish(): void {}
@@ -158,7 +157,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     return false;
   }
 
-  run(chain: readonly Middleware[]): Promise<unknown> {
+  /** Runs the middleware. `make` makes the call itself, for the last `next()`. */
+  run(chain: readonly Middleware[], make: MakeCall): Promise<unknown> {
     const { engine } = this.#method.source;
     if (this.#timeoutMs < Number.POSITIVE_INFINITY) {
       this.#endMs = engine.clock.now() + this.#timeoutMs;
@@ -172,7 +172,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       const fail = (cause: unknown) => {
         if (this.#ended !== undefined) return;
         this.#settle();
-        reject(this.tellTrailers() ?? this.errorFrom(cause));
+        reject(this.reportTrailers() ?? this.errorFrom(cause));
         this.finish();
       };
       const succeed = (value: unknown) => {
@@ -180,12 +180,12 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
         this.#settle();
         // The trailers of a stream come behind its items.
         if (this.givesItems) return resolve(value);
-        const error = this.tellTrailers();
+        const error = this.reportTrailers();
         if (error === undefined) resolve(value);
         else reject(error);
         this.finish();
       };
-      runChain(chain, this, () => this.#next()).then((value) => {
+      runChain(chain, this, () => this.#next(make)).then((value) => {
         const isMissing = value === undefined && !this.givesItems && !this.#method.returnsNothing;
         if (isMissing) this.#explainNothing().then(succeed, fail);
         else succeed(value);
@@ -194,10 +194,10 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
   }
 
   /** The call settles: gives the user what came with the answer. Returns what ends the call if the listener throws. */
-  tellTrailers(): RpcError | undefined {
+  reportTrailers(): RpcError | undefined {
     const { trailers } = this;
-    if (trailers === noMetadata || this.#hasToldTrailers) return undefined;
-    this.#hasToldTrailers = true;
+    if (trailers === noMetadata || this.#hasReportedTrailers) return undefined;
+    this.#hasReportedTrailers = true;
     try {
       this.#onTrailers?.(trailers);
       return undefined;
@@ -216,7 +216,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     throw this.errorOf("internal", "middleware of the client did not return what next() gives");
   }
 
-  #next(): Promise<unknown> {
+  #next(make: MakeCall): Promise<unknown> {
     if (this.#isLate) this.onDeadline();
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
     // What ends this call ends the inner one too: it has the same signals, and the time that is left.
@@ -229,8 +229,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       onHeaders: (headers) => {
         this.headers = headers;
         // The headers of the first `next()` that has any.
-        if (this.#hasToldHeaders) return;
-        this.#hasToldHeaders = true;
+        if (this.#hasReportedHeaders) return;
+        this.#hasReportedHeaders = true;
         this.#onHeaders?.(headers);
       },
       onTrailers: (trailers) => {
@@ -238,7 +238,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       },
     };
     if (left < Number.POSITIVE_INFINITY) options.timeoutMs = Math.max(1, Math.ceil(left));
-    const made = this.make(this.input, options);
+    const made = make(this.input, options);
     this.#made = made;
     this.#underWay++;
     made.then(this.#onMade, this.#onMade);
@@ -288,29 +288,5 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     this.#isSettled = true;
     this.#method.source.engine.wheel.disarm(this);
     this.unlisten();
-  }
-}
-
-/** A unary or one-way call through middleware. */
-class ItemlessCall extends ClientMiddlewareCall {
-  readonly #make: MakeCall;
-
-  constructor(
-    contract: AnyService,
-    method: ClientMethod,
-    input: unknown,
-    options: AnyCallOptions | undefined,
-    make: MakeCall,
-  ) {
-    super(contract, method, input, options);
-    this.#make = make;
-  }
-
-  protected override get givesItems(): boolean {
-    return false;
-  }
-
-  protected override make(input: unknown, options: AnyCallOptions): Promise<unknown> {
-    return this.#make(input, options);
   }
 }

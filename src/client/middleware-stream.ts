@@ -21,7 +21,7 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
  * user has waits for what the middleware gives.
  */
 export class MiddlewareStream extends ClientMiddlewareCall implements UserStream {
-  protected override readonly givesItems: boolean;
+  readonly #hasOutputs: boolean;
   readonly #begin: BeginStream;
   /** Those that `next()` has opened and that are open, and the newest. */
   #streams: StreamCall[] = [];
@@ -42,14 +42,18 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     begin: BeginStream,
   ) {
     super(contract, method, inputs ? items : input, options, inputs ? input : undefined);
-    this.givesItems = outputs;
+    this.#hasOutputs = outputs;
     this.#begin = begin;
+  }
+
+  protected override get givesItems(): boolean {
+    return this.#hasOutputs;
   }
 
   /** Runs the middleware. */
   open(chain: readonly Middleware[], inputs?: ReadInputs): this {
     this.#inputs = inputs;
-    const given = this.run(chain);
+    const given = this.run(chain, (items, options) => this.#make(items, options));
     if (this.givesItems) {
       this.#items = given.then((value) => iteratorOf(value, this.method));
       // The reader hears of it.
@@ -66,7 +70,7 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     return this;
   }
 
-  protected override async make(given: unknown, options: StreamCallOptions): Promise<unknown> {
+  async #make(given: unknown, options: StreamCallOptions): Promise<unknown> {
     const stream = this.#begin(given, options);
     this.#streams = this.#streams.filter(({ settled }) => !settled);
     this.#streams.push(stream);
@@ -102,9 +106,9 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
   /** The end has been read, or an error. Returns what the consumer gets. */
   #readTo(error: RpcError | undefined): RpcError | undefined {
     this.#isOver = true;
-    const told = this.tellTrailers() ?? error;
-    this.#onOver(told);
-    return told;
+    const reported = this.reportTrailers() ?? error;
+    this.#onOver(reported);
+    return reported;
   }
 
   async return(): Promise<IteratorResult<unknown, undefined>> {

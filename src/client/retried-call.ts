@@ -3,9 +3,8 @@ import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { boundHere } from "../base/time/detached-context.ts";
 import type { Callee } from "../call/outgoing-call.ts";
-import { type Grant, withEnds } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { AttemptedCall, type AttemptFailure, CallAttempt, type CallTerms } from "./attempted-call.ts";
+import { type Attempt, AttemptedCall, type AttemptFailure, type CallTerms } from "./attempted-call.ts";
 import type { CallOptions } from "./call-options.ts";
 import { endWithValue } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -22,9 +21,6 @@ import type { CallSession } from "./session-source.ts";
 export class RetriedCall extends AttemptedCall {
   readonly promise: Promise<unknown>;
   readonly terms: CallTerms;
-  boundTo: Callee | undefined = undefined;
-  declare protected last: Attempt | undefined;
-  readonly #policy: RetryPolicy;
   #resolve!: (value: unknown) => void;
   /** Started and not yet given up; a settled one is kept while its server may still be at it. */
   #attempts: Attempt[] = [];
@@ -38,10 +34,10 @@ export class RetriedCall extends AttemptedCall {
 
   constructor(method: ClientMethod, input: unknown, policy: RetryPolicy, options: CallOptions | undefined) {
     super(method, input);
-    this.#policy = policy;
     this.terms = {
       request: options === undefined ? method : method.termsOf(options),
       policy,
+      attemptTimeoutMs: policy.attemptTimeoutMs,
       onHeaders: options?.onHeaders && boundHere(options.onHeaders),
       onTrailers: options?.onTrailers && boundHere(options.onTrailers),
     };
@@ -53,10 +49,8 @@ export class RetriedCall extends AttemptedCall {
 
   // ---- attempts ---------------------------------------------------------------------------------------------------
 
-  protected override makeAttempt(number: number): Attempt {
-    const attempt = new Attempt(this, number, this.#policy.attemptTimeoutMs);
+  protected override onLaunch(attempt: Attempt): void {
     this.#attempts.push(attempt);
-    return attempt;
   }
 
   protected override tryAgain(): void {
@@ -71,7 +65,7 @@ export class RetriedCall extends AttemptedCall {
     }
   }
 
-  onGrantsChanged(): void {
+  override onGrantsChanged(): void {
     if (this.#awaitsGrants && this.phase === "waiting") this.tryAgain();
   }
 
@@ -80,7 +74,7 @@ export class RetriedCall extends AttemptedCall {
    *
    * @throws RpcError when it may not be sent there.
    */
-  identify(session: CallSession): CallIdentity | undefined {
+  override identify(session: CallSession): CallIdentity | undefined {
     if (!this.method.replay) return undefined;
     const { retried } = this.method.source;
     const callee = calleeOf(session);
@@ -113,7 +107,7 @@ export class RetriedCall extends AttemptedCall {
     super.onAttemptFailure(attempt, error, how);
   }
 
-  /** An attempt that surely came to nothing needs no successor that is known by it. */
+  /** The attempt did not run, so its number is free. */
   #forgetSequence(): void {
     if (this.#sequence !== 0) this.method.source.retried.settle(this.#sequence);
     this.#sequence = 0;
@@ -167,110 +161,10 @@ export class RetriedCall extends AttemptedCall {
   }
 
   protected override settle(code: RpcCode | "ok", message?: string): number | undefined {
-    const toldMs = super.settle(code);
+    const tookMs = super.settle(code);
     this.#forgetSequence();
-    if (toldMs !== undefined) this.tellEnd(toldMs, code, message);
-    return toldMs;
-  }
-}
-
-/** One request of a retried call: who it is to its server, how long it may take, and what it has granted. */
-export class Attempt extends CallAttempt<RetriedCall> {
-  readonly #timeoutMs: number;
-  /** How many regions travelled with it, and how many of them the peer may still touch. */
-  #carried = 0;
-  #openGrants = 0;
-  /** Its session was lost, and who may touch them may live on. */
-  #held = false;
-
-  constructor(call: RetriedCall, number: number, timeoutMs: number) {
-    super(call, number);
-    this.#timeoutMs = timeoutMs;
-  }
-
-  override get boundTo(): Callee | undefined {
-    return this.call.boundTo;
-  }
-
-  /** Whether the peer may still touch memory that this attempt granted it. */
-  get hasOpenGrants(): boolean {
-    return this.#openGrants > 0;
-  }
-
-  /** Whether that memory may never come back, nor anybody tell. */
-  get grantsHeld(): boolean {
-    return this.#held && this.hasOpenGrants;
-  }
-
-  /** Whether memory went along. */
-  get carries(): boolean {
-    return this.#carried > 0;
-  }
-
-  override start(): void {
-    const { wheel, clock } = this.method.source.engine;
-    const endMs = clock.now() + this.#timeoutMs;
-    if (endMs < this.call.endMs) wheel.arm(this, endMs);
-    super.start();
-  }
-
-  protected override send(session: CallSession, input: unknown, nowMs: number): void {
-    try {
-      this.identity = this.call.identify(session);
-    } catch (error) {
-      return this.onFailure(error as RpcError);
-    }
-    // One that is known again may be answered by a later attempt: the server is given all of the call's time.
-    const isLate = this.#isLimited && this.identity === undefined;
-    super.send(session, input, nowMs, isLate ? this.deadlineMs : this.call.endMs);
-  }
-
-  /** Has a time limit of its own, shorter than its call's. */
-  get #isLimited(): boolean {
-    return this.wheelBucket >= 0;
-  }
-
-  override addGrant(grant: Grant): void {
-    this.#carried++;
-    this.#openGrants++;
-    const release = (onReleased?: () => void) => {
-      grant.release(() => {
-        onReleased?.();
-        if (--this.#openGrants === 0) this.call.onGrantsChanged();
-      });
-    };
-    const onHeld = () => {
-      this.#held = true;
-      this.call.onGrantsChanged();
-    };
-    super.addGrant(withEnds(grant, { release, onHeld }));
-  }
-
-  protected override beginAgain(): void {
-    super.beginAgain();
-    // It stands for itself again until it is sent elsewhere.
-    this.identity = undefined;
-  }
-
-  override onFailure(error: RpcError): void {
-    // Both sides run a clock, and the server's verdict on the attempt's time may come first.
-    const isLate = error.code === "deadline_exceeded" && this.#isLimited && this.identity === undefined;
-    if (isLate) this.failAs(error, "late");
-    else super.onFailure(error);
-  }
-
-  override onDeadline(): void {
-    if (this.settled) return;
-    // A server that knows the call again goes on with it: the next attempt joins what this one has begun. What waits to
-    // be sent has begun nothing.
-    if (this.identity === undefined || this.id === 0) this.cancel();
-    const message = `attempt ${this.number} took longer than attemptTimeoutMs ${this.#timeoutMs}`;
-    this.failAs(new RpcError({ code: "deadline_exceeded", message }), "late");
-  }
-
-  protected override end(error?: RpcError): void {
-    this.method.source.engine.wheel.disarm(this);
-    super.end(error);
+    if (tookMs !== undefined) this.reportEnd(tookMs, code, message);
+    return tookMs;
   }
 }
 

@@ -5,19 +5,19 @@ import { textOf } from "../base/errors/thrown.ts";
 import { boundHere } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { completeWindow } from "../contract/method.ts";
-import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
-import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
+import type { SessionContext } from "../session/connection/context.ts";
+import { CallerItems, type RequestOfItems } from "../session/streams/caller-items.ts";
+import { SilenceTimer, type Watched } from "../session/streams/idle-watch.ts";
 import type { ItemWindow } from "../session/streams/item-credits.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
-import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
+import type { InputSource } from "../session/streams/item-sender.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
-import { AttemptedCall, type AttemptFailure, CallAttempt, type CallTerms } from "./attempted-call.ts";
+import { type Attempt, AttemptedCall, type AttemptFailure, type CallTerms } from "./attempted-call.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { endWithValue } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
-import type { CallSession } from "./session-source.ts";
 import type { UserStream } from "./user-stream.ts";
 
 /** How far ahead the wheel is armed for a stream without a time limit. The wheel must know it: it knows every call. */
@@ -43,6 +43,7 @@ export function streamTerms(
     request: method.termsOf({ priority, whenFull }),
     idleTimeoutMs:
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
+    attemptTimeoutMs: Number.POSITIVE_INFINITY,
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
     onTrailers: onTrailers && boundHere(onTrailers),
     onHeaders: onHeaders && boundHere(onHeaders),
@@ -59,11 +60,12 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   readonly #around: IncomingCall | undefined;
   /** What it has ended with, unless it ended well. */
   failure: RpcError | undefined;
-  declare protected last: StreamAttempt | undefined;
+  /** Those of the last attempt. */
+  #items: CallerItems | undefined;
   #resolve: ((value: unknown) => void) | undefined;
   #source: InputSource | undefined;
   /** From the first request that has left, where there is an idle bound. */
-  #quiet: Quiet | undefined;
+  #silence: SilenceTimer | undefined;
   #inputsEnded = false;
   /** Waits until headers, an item or the end has come. */
   #onBegun: ((error?: RpcError) => void) | undefined;
@@ -90,10 +92,10 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     this.start(options, this.#around);
   }
 
-  /** Its inputs have ended: the peer is told. */
+  /** Its inputs have ended: the peer is notified. */
   endInputs(): void {
     this.#inputsEnded = true;
-    this.last?.items.endInputs();
+    this.#items?.endInputs();
   }
 
   // ---- its user ---------------------------------------------------------------------------------------------------
@@ -157,34 +159,39 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
 
   // ---- attempts ---------------------------------------------------------------------------------------------------
 
-  protected override makeAttempt(number: number): StreamAttempt {
-    return new StreamAttempt(this, number);
+  override makeItems(attempt: RequestOfItems): CallerItems {
+    this.#items = new CallerItems(attempt, this);
+    return this.#items;
   }
 
-  /** The request lies with the outbox. `sender` sends the inputs, if there are any. */
-  onAttemptLeft(sender: ItemSender | undefined): void {
-    if (this.#quiet === undefined && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
+  override onAttemptLeft(session: SessionContext): void {
+    const sender = this.#items?.open(session.part(Streams));
+    if (this.#silence === undefined && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
       const nowMs = this.method.source.engine.clock.now();
-      this.#quiet = new Quiet(this.terms.idleTimeoutMs, this.signs, nowMs);
+      this.#silence = new SilenceTimer(this.terms.idleTimeoutMs, this.framesReceived, nowMs);
       this.armDeadline(nowMs);
     }
     if (sender === undefined) return;
-    if (this.#inputsEnded) this.last?.items.endInputs();
+    if (this.#inputsEnded) this.#items?.endInputs();
     else this.#source?.attach(sender);
   }
 
-  /** An attempt that a peer has turned away is about to go elsewhere. */
-  onAttemptMoved(): void {
+  override onAttemptMoved(): void {
+    this.#items?.stop();
     this.#source?.detach();
   }
 
-  override onAttemptFailure(attempt: StreamAttempt, error: RpcError, how: AttemptFailure): void {
+  override onAttemptEnded(): void {
+    this.#items?.stop();
+  }
+
+  override onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void {
     if (this.settled) return;
     this.#source?.detach();
     super.onAttemptFailure(attempt, error, how);
   }
 
-  protected override isRepeatable(attempt: StreamAttempt, error: RpcError): boolean {
+  protected override isRepeatable(attempt: Attempt, error: RpcError): boolean {
     return !attempt.hasBegun && !attempt.hasGrants && super.isRepeatable(attempt, error);
   }
 
@@ -202,24 +209,23 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   // ---- the idle bound ---------------------------------------------------------------------------------------------
 
   get waitsForPeer(): boolean {
-    const items = this.last?.items;
+    const items = this.#items;
     if (items === undefined || items.heldBack) return this.terms.directions.outputs && this.receiver.awaited;
     return this.terms.directions.outputs ? this.receiver.awaited : this.#inputsEnded;
   }
 
-  get signs(): number {
-    const { last } = this;
-    return last === undefined ? 0 : last.items.signs + (last.headers === undefined ? 0 : 1);
+  get framesReceived(): number {
+    return (this.#items?.framesReceived ?? 0) + (this.last?.headers === undefined ? 0 : 1);
   }
 
   /** Waits for the deadline, and for the next look. */
   protected override armDeadline(nowMs: number): void {
-    const stepMs = Math.min(farMs, this.#quiet?.untilNextMs ?? farMs);
+    const stepMs = Math.min(farMs, this.#silence?.untilNextMs ?? farMs);
     this.method.source.engine.wheel.arm(this, Math.min(this.endMs, nowMs + stepMs));
   }
 
   #look(nowMs: number): void {
-    if (this.#quiet?.look(this, nowMs)) return this.#onIdle();
+    if (this.#silence?.look(this, nowMs)) return this.#onIdle();
     this.armDeadline(nowMs);
   }
 
@@ -260,8 +266,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   override succeed(value: unknown): void {
-    const toldMs = this.settle("ok");
-    if (toldMs !== undefined) this.tellEnd(toldMs, "ok", undefined, "tails");
+    const tookMs = this.settle("ok");
+    if (tookMs !== undefined) this.reportEnd(tookMs, "ok", undefined, "tails");
     this.receiver.end(undefined);
     this.#onBegun?.();
     this.#source?.close(undefined);
@@ -283,11 +289,11 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     more: Partial<RpcErrorOptions>,
     how: "behind" | "now" | "quiet",
   ): RpcError {
-    const toldMs = this.settle(code);
+    const tookMs = this.settle(code);
     // A stream may be long and well. The one who ends it needs no line.
     const { log } = this.method.source.engine.metrics;
     const audience = log !== undefined && how !== "quiet" ? "all" : "tails";
-    if (toldMs !== undefined) this.tellEnd(toldMs, code, message, audience);
+    if (tookMs !== undefined) this.reportEnd(tookMs, code, message, audience);
     const error = this.errorOf(code, message, more);
     this.failure = error;
     this.#onBegun?.(error);
@@ -297,62 +303,6 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     this.#resolve?.(Promise.reject(error));
     this.#answer?.catch(() => {});
     return error;
-  }
-}
-
-/** One request of a stream. There is another only after one that failed before its first item. */
-export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfItems {
-  constructor(call: StreamCall, number: number) {
-    super(call, number);
-    this.more().items = new CallerItems(this);
-  }
-
-  override get items(): CallerItems {
-    return this.extras?.items as CallerItems;
-  }
-
-  get directions(): ItemDirections {
-    return this.call.terms.directions;
-  }
-
-  get window(): ItemWindow {
-    return this.call.terms.window;
-  }
-
-  get receiver(): ItemReceiver {
-    return this.call.receiver;
-  }
-
-  /** Whether an item has come, or has been sent: no other attempt can stand for this one. */
-  get hasBegun(): boolean {
-    const { received, sent } = this.items;
-    return received > 0 || sent > 0;
-  }
-
-  protected override wasTurnedAway(error: RpcError): boolean {
-    return !this.hasBegun && super.wasTurnedAway(error);
-  }
-
-  protected override beginAgain(): void {
-    // The items of a request belong to its session.
-    this.items.stop();
-    this.more().items = new CallerItems(this);
-    super.beginAgain();
-    this.call.onAttemptMoved();
-  }
-
-  override onLeft(): void {
-    const { context } = this.target as CallSession;
-    this.call.onAttemptLeft(this.items.open(context.part(Streams)));
-  }
-
-  onLost(error: RpcError): void {
-    this.lose(error);
-  }
-
-  protected override end(error?: RpcError): void {
-    this.items.stop();
-    super.end(error);
   }
 }
 

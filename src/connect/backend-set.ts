@@ -254,7 +254,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return [...this.#backends.values()].filter(({ isOpen }) => isOpen);
   }
 
-  /** Those a call may go to: that have its method, and whose service serves. Built-in services tell of the others. */
+  /** Those a call may go to: that have its method, and whose service serves. Built-in services report the others. */
   #readyFor(call: OutgoingCall): readonly Backend[] {
     const ready = this.#readyNow();
     const path = call.methodPath;
@@ -403,7 +403,7 @@ function obstacleAt(backend: Backend, path: string): RpcError | undefined {
   const service = path.slice(0, slash);
   const lack = backend.lackOf(service, path.slice(slash + 1));
   if (lack !== "") return failure("unimplemented", `${backend.name} ${lack}`);
-  const reason = backend.unwellBecause(service);
+  const reason = backend.unhealthyReason(service);
   if (reason === undefined) return undefined;
   const why = reason === "" ? "" : `: ${reason}`;
   return unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);

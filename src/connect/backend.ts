@@ -9,7 +9,7 @@ import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { type Candidate, slowStartWeight } from "./policy.ts";
 
-/** Is told how a backend of a set fares. */
+/** Receives how a backend of a set fares. */
 export interface BackendListener {
   /** Something changed that decides which backends are ready. */
   onBackendChanged(): void;
@@ -85,8 +85,8 @@ export class Backend implements Candidate, ConnectionListener {
   }
 
   /** Why a service does not serve here, "" where no reason is given; undefined: it does, or nothing is known. */
-  unwellBecause(service: string): string | undefined {
-    return this.connection.unwellBecause(service);
+  unhealthyReason(service: string): string | undefined {
+    return this.connection.unhealthyReason(service);
   }
 
   /** What of a method it lacks; "" where it serves the method, or nothing is known. */

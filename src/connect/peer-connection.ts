@@ -123,7 +123,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
   }
 
   /** Why a service does not serve there, "" where no reason is given; undefined: it does, or nothing is known. */
-  unwellBecause(service: string): string | undefined {
+  unhealthyReason(service: string): string | undefined {
     for (const [name, reason] of this.notServing) if (name === "" || name === service) return reason;
     return undefined;
   }
@@ -408,7 +408,7 @@ class Reconnector {
     });
   }
 
-  /** Whether any call still waits, and may. */
+  /** Whether a waiting call justifies another try. */
   #awaited(): boolean {
     if (this.#peer.closed || !this.#peer.waitForReady || !this.#peer.engine.gate.calls) return false;
     this.#forgetSettled();

@@ -41,7 +41,7 @@ export interface PeerEvents {
   };
   /** The peer takes no new calls. */
   readonly draining: Record<string, never>;
-  /** The peer has told which of its services serve, since the session opened: `peer.health` has it. */
+  /** The peer has said which of its services serve, since the session opened: `peer.health` has it. */
   readonly health: Record<string, never>;
   /** The session has ended, and `close` was not called. */
   readonly lost: { readonly reason: RpcError };

@@ -61,7 +61,7 @@ export class Peer implements AsyncDisposable {
   }
 
   /**
-   * Whether the peer serves, as it has told: a service, with `#` and the instance where it has one, or the whole peer.
+   * Whether the peer serves, as it last said: a service, with `#` and the instance where it has one, or the whole peer.
    * Asks nothing: a peer tells its health when it is connected, and at each change (`peer.on("health")`). Undefined while
    * not connected, and for a service that the peer neither serves nor has a health of.
    *
@@ -72,7 +72,7 @@ export class Peer implements AsyncDisposable {
   health(service = ""): ServiceHealth | undefined {
     const { state, services } = this.#connection;
     if (this.#connection.current === undefined) return undefined;
-    const reason = this.#connection.unwellBecause(service);
+    const reason = this.#connection.unhealthyReason(service);
     if (reason === undefined && service !== "" && !services.includes(service)) return undefined;
     if (state === "draining") return { status: "draining" };
     if (reason === undefined) return { status: "serving" };

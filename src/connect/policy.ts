@@ -14,7 +14,7 @@ export interface Candidate {
 
 /**
  * Picks the backend of a call. `pick` is called for each call with the backends that are ready, at least one. It must
- * return one of them. `key` is the client's `key`, or what `keyOf` returned for the call. `isStream` tells whether the
+ * return one of them. `key` is the client's `key`, or what `keyOf` returned for the call. `isStream` says whether the
  * call is a stream.
  *
  * @example

@@ -4,7 +4,7 @@ import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
-import { tellIncoming } from "../../call/call-phases.ts";
+import { reportIncoming } from "../../call/call-phases.ts";
 import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt, type ServedMethod } from "../../transfer/control/control-method.ts";
@@ -511,7 +511,7 @@ function recordSuccess(session: SessionContext, call: IncomingCall, method: Serv
   session.readMs = nowMs;
   method.metrics.record(okNumber, tookMs);
   if (tookMs >= services.metrics.toldFromMs)
-    tellIncoming(services.metrics, call, method.metrics.method, peerName, tookMs, "ok", undefined);
+    reportIncoming(services.metrics, call, method.metrics.method, peerName, tookMs, "ok", undefined);
 }
 
 /** Its time is up, and its handler has not ended. */
@@ -546,5 +546,5 @@ function recordFailure(
   const tookMs = services.metrics.timed ? services.clock.now() - call.startedMs : undefined;
   metrics.record(codeToNumber(code), tookMs);
   if (tookMs !== undefined && services.metrics.tells(tookMs, code))
-    tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, plainMessage);
+    reportIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, plainMessage);
 }

@@ -150,7 +150,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.takesNoCalls = false;
   }
 
-  /** The peer tells how many requests it takes from now on. */
+  /** The peer says how many requests it takes from now on. */
   readonly onCredits: FrameHandler = (at) =>
     this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
 
@@ -211,7 +211,7 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
-   * The caller gave up on a call that has been settled: it waits no more, or the peer is told, which then ends it and
+   * The caller gave up on a call that has been settled: it waits no more, or the peer is notified, which then ends it and
    * answers.
    */
   cancel(call: OutgoingCall): void {

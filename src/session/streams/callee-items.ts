@@ -36,7 +36,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
   #receiver: ItemReceiver | undefined;
   #arrivals: ItemArrivals | undefined;
   #idle: IdleWatch | undefined;
-  #creditSigns = 0;
+  #creditFrames = 0;
   #inputsEnded = false;
 
   constructor(session: SessionContext, turns: SendTurns, call: IncomingCall, directions: ItemDirections) {
@@ -89,8 +89,8 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
     return this.#receiver?.awaited === true && !this.#inputsEnded;
   }
 
-  get signs(): number {
-    return (this.#arrivals?.signs ?? 0) + this.#creditSigns;
+  get framesReceived(): number {
+    return (this.#arrivals?.framesReceived ?? 0) + this.#creditFrames;
   }
 
   onIdle(): void {
@@ -117,7 +117,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
   }
 
   onCredits(items: number, bytes: number): void {
-    this.#creditSigns++;
+    this.#creditFrames++;
     if (this.sender === undefined) this.#session.fault(`call ${this.#call.id} sends no items`);
     else if (!this.sender.addCredits(items, bytes))
       this.#session.fault(`the credits of call ${this.#call.id} overflow`);

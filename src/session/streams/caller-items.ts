@@ -11,33 +11,40 @@ import { ItemSender } from "./item-sender.ts";
 import type { Streams } from "./streams.ts";
 
 /** The request that a caller's items belong to. */
-export interface CallerOfItems {
+export interface RequestOfItems {
   /** The number of the request. */
   readonly id: number;
-  readonly directions: ItemDirections;
-  readonly window: ItemWindow;
-  /** Who takes the outputs. */
-  readonly receiver: ItemReceiver;
   /** Nobody waits for the request any more. */
   readonly settled: boolean;
   /** An output could not be had. */
   onLost(error: RpcError): void;
 }
 
+/** The stream that the request is made for. */
+export interface StreamOfItems {
+  readonly terms: { readonly directions: ItemDirections; readonly window: ItemWindow };
+  /** Who takes the outputs. */
+  readonly receiver: ItemReceiver;
+}
+
 /** The items of one request that has left, on its caller's side. */
 export class CallerItems implements CallItems, ArrivalsOwner {
-  readonly #caller: CallerOfItems;
+  readonly #request: RequestOfItems;
+  readonly #stream: StreamOfItems;
   #session: SessionContext | undefined;
   #arrivals: ItemArrivals | undefined;
   #sender: ItemSender | undefined;
 
-  constructor(caller: CallerOfItems) {
-    this.#caller = caller;
+  constructor(request: RequestOfItems, stream: StreamOfItems) {
+    this.#request = request;
+    this.#stream = stream;
   }
 
   /** The request lies with the outbox: outputs are granted, and inputs may follow. */
   open(streams: Streams): ItemSender | undefined {
-    const { id: callId, directions, receiver, window } = this.#caller;
+    const { id: callId } = this.#request;
+    const { receiver, terms } = this.#stream;
+    const { directions, window } = terms;
     const { session, turns } = streams;
     this.#session = session;
     if (directions.outputs)
@@ -47,15 +54,15 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   }
 
   get drops(): boolean {
-    return this.#caller.settled || this.#caller.receiver.discarded;
+    return this.#request.settled || this.#stream.receiver.discarded;
   }
 
   /** Frames of the stream that have come. */
-  get signs(): number {
-    return (this.#arrivals?.signs ?? 0) + this.#creditSigns;
+  get framesReceived(): number {
+    return (this.#arrivals?.framesReceived ?? 0) + this.#creditFrames;
   }
 
-  #creditSigns = 0;
+  #creditFrames = 0;
 
   /** Items that have come, and that have been sent. */
   get received(): number {
@@ -74,7 +81,7 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   endInputs(): void {
     const sender = this.#sender;
     if (sender === undefined || sender.stopped || this.#session?.state !== "open") return;
-    const head = { kind: frameKind.inputsEnd, method: 0, callId: this.#caller.id, word: sender.count };
+    const head = { kind: frameKind.inputsEnd, method: 0, callId: this.#request.id, word: sender.count };
     sender.stop();
     this.#session.outbox.bare(head);
     this.#session.services.progress.wake();
@@ -89,26 +96,26 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   // ---- frames -----------------------------------------------------------------------------------------------------
 
   onItem(at: number, bodyBytes: number, flags: number): void {
-    if (this.#arrivals === undefined) this.#session?.fault(`call ${this.#caller.id} takes no items`);
+    if (this.#arrivals === undefined) this.#session?.fault(`call ${this.#request.id} takes no items`);
     else this.#arrivals.onItem(at, bodyBytes, flags);
   }
 
   onItemsEnd(count: number): void {
     if (this.#arrivals !== undefined) this.#arrivals.onEnd(count);
     else if (count !== 0)
-      this.#session?.fault(`call ${this.#caller.id} has no items and ends after ${count}`);
+      this.#session?.fault(`call ${this.#request.id} has no items and ends after ${count}`);
   }
 
   onCredits(items: number, bytes: number): void {
-    this.#creditSigns++;
-    if (this.#sender === undefined) this.#session?.fault(`call ${this.#caller.id} sends no items`);
+    this.#creditFrames++;
+    if (this.#sender === undefined) this.#session?.fault(`call ${this.#request.id} sends no items`);
     else if (!this.#sender.addCredits(items, bytes))
-      this.#session?.fault(`the credits of call ${this.#caller.id} overflow`);
+      this.#session?.fault(`the credits of call ${this.#request.id} overflow`);
   }
 
   onFinished(): void {
     this.stop();
-    if (this.#sender !== undefined) this.#session?.offers.releaseItems(inputItems(this.#caller.id));
+    if (this.#sender !== undefined) this.#session?.offers.releaseItems(inputItems(this.#request.id));
   }
 
   onPullBegun(): void {}
@@ -116,6 +123,6 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   onPullEnded(): void {}
 
   onLost(error: RpcError): void {
-    this.#caller.onLost(error);
+    this.#request.onLost(error);
   }
 }

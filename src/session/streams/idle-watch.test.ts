@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
-import { IdleWatch, Quiet } from "./idle-watch.ts";
+import { IdleWatch, SilenceTimer } from "./idle-watch.ts";
 
 const idleTimeoutMs = 400;
 const stepMs = 4;
@@ -11,7 +11,7 @@ function setUp() {
   const clock = new FakeClock();
   const stream = {
     waitsForPeer: true,
-    signs: 0,
+    framesReceived: 0,
     idleAtMs: undefined as number | undefined,
     onIdle: () => {
       stream.idleAtMs = clock.now();
@@ -34,7 +34,7 @@ describe("an idle bound", () => {
         pass(atMs);
         expect(stream.idleAtMs).toBeUndefined();
         stream.waitsForPeer = true;
-        if (since === "a frame") stream.signs++;
+        if (since === "a frame") stream.framesReceived++;
         const sinceMs = clock.now();
         pass(2 * idleTimeoutMs);
         const afterMs = (stream.idleAtMs as number) - sinceMs;
@@ -45,11 +45,11 @@ describe("an idle bound", () => {
   );
 
   it("does not count the time that the process stood still: what came meanwhile is not read yet", () => {
-    const quiet = new Quiet(idleTimeoutMs, 0, 0);
-    const stream = { waitsForPeer: true, signs: 0 };
+    const quiet = new SilenceTimer(idleTimeoutMs, 0, 0);
+    const stream = { waitsForPeer: true, framesReceived: 0 };
     expect(quiet.look(stream, quiet.untilNextMs)).toBe(false);
     expect(quiet.look(stream, 10 * idleTimeoutMs)).toBe(false);
-    stream.signs++;
+    stream.framesReceived++;
     expect(quiet.look(stream, 10 * idleTimeoutMs + quiet.untilNextMs)).toBe(false);
   });
 
@@ -57,7 +57,7 @@ describe("an idle bound", () => {
     const { stream, pass, watch } = setUp();
     for (let round = 0; round < 20; round++) {
       pass(idleTimeoutMs - stepMs);
-      stream.signs++;
+      stream.framesReceived++;
     }
     stream.waitsForPeer = false;
     pass(5 * idleTimeoutMs);

@@ -6,15 +6,15 @@ export interface Watched {
   /** This side waits for the peer, and nothing of its own keeps the peer from going on. */
   readonly waitsForPeer: boolean;
   /** Frames of the stream that have come from the peer. */
-  readonly signs: number;
+  readonly framesReceived: number;
 }
 
-/** Is told that its peer has been silent for the whole bound. */
+/** A side that ends when its peer has been silent for the whole bound. */
 export interface IdleListener extends Watched {
   onIdle(): void;
 }
 
-/** What tells an engine's time. */
+/** The time of an engine. */
 interface IdleTimes {
   readonly wheel: DeadlineWheel;
   readonly clock: Pick<Clock, "now">;
@@ -26,18 +26,18 @@ const idleLooks = 16;
 /** A look at a side that did not wait, or at one that has not been looked at. */
 const notWaiting = -1;
 
-/** For how long a side has waited in vain, as it is found by looks from time to time. */
-export class Quiet {
+/** Measures silence by periodic checks: for how long a side has waited for its peer in vain. */
+export class SilenceTimer {
   readonly #stepMs: number;
   readonly #idleTimeoutMs: number;
   #quietMs = notWaiting;
-  #seenSigns: number;
+  #framesSeen: number;
   #lookedMs: number;
 
-  constructor(idleTimeoutMs: number, signs: number, nowMs: number) {
+  constructor(idleTimeoutMs: number, framesReceived: number, nowMs: number) {
     this.#stepMs = idleTimeoutMs / idleLooks;
     this.#idleTimeoutMs = idleTimeoutMs;
-    this.#seenSigns = signs;
+    this.#framesSeen = framesReceived;
     this.#lookedMs = nowMs;
   }
 
@@ -53,13 +53,13 @@ export class Quiet {
    * any time before the look that saw it first. A process that stood still has not read what came: a long gap between
    * two looks counts as two steps.
    */
-  look({ waitsForPeer, signs }: Watched, nowMs: number): boolean {
+  look({ waitsForPeer, framesReceived }: Watched, nowMs: number): boolean {
     const passedMs = Math.min(nowMs - this.#lookedMs, 2 * this.#stepMs);
     this.#lookedMs = nowMs;
     if (!waitsForPeer) this.#quietMs = notWaiting;
-    else if (this.#quietMs === notWaiting || signs !== this.#seenSigns) this.#quietMs = 0;
+    else if (this.#quietMs === notWaiting || framesReceived !== this.#framesSeen) this.#quietMs = 0;
     else this.#quietMs += passedMs;
-    this.#seenSigns = signs;
+    this.#framesSeen = framesReceived;
     return this.#quietMs >= this.#idleTimeoutMs;
   }
 }
@@ -67,7 +67,7 @@ export class Quiet {
 /** The idle bound of one side of a stream that has no deadline of its own. */
 export class IdleWatch extends Timed {
   readonly #engine: IdleTimes;
-  readonly #quiet: Quiet;
+  readonly #silence: SilenceTimer;
   readonly #listener: IdleListener;
 
   constructor(engine: IdleTimes, idleTimeoutMs: number, listener: IdleListener) {
@@ -75,18 +75,18 @@ export class IdleWatch extends Timed {
     this.#engine = engine;
     this.#listener = listener;
     const nowMs = engine.clock.now();
-    this.#quiet = new Quiet(idleTimeoutMs, listener.signs, nowMs);
+    this.#silence = new SilenceTimer(idleTimeoutMs, listener.framesReceived, nowMs);
     this.#arm(nowMs);
   }
 
   override onDeadline(): void {
     const nowMs = this.#engine.clock.now();
-    if (this.#quiet.look(this.#listener, nowMs)) this.#listener.onIdle();
+    if (this.#silence.look(this.#listener, nowMs)) this.#listener.onIdle();
     else this.#arm(nowMs);
   }
 
   #arm(nowMs: number): void {
-    this.#engine.wheel.arm(this, nowMs + this.#quiet.untilNextMs);
+    this.#engine.wheel.arm(this, nowMs + this.#silence.untilNextMs);
   }
 
   stop(): void {

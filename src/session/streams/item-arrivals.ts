@@ -82,7 +82,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
   }
 
   /** Frames of the stream that have come: signs of the peer's work. */
-  get signs(): number {
+  get framesReceived(): number {
     return this.#count + (this.#isEnded ? 1 : 0);
   }
 

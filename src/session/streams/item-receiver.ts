@@ -269,7 +269,7 @@ export class ItemReceiver implements ItemReader {
     return Promise.reject(error);
   }
 
-  /** The error is told once, as by a generator. */
+  /** The error is reported once, as by a generator. */
   #finish(): Promise<IteratorResult<unknown, undefined>> {
     const error = this.#error;
     this.#error = undefined;

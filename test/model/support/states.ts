@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { DeadlineWheel, type Timed } from "../../../src/base/time/deadline-wheel.ts";
 import { IncomingCall } from "../../../src/call/incoming-call.ts";
 import { OutgoingCall } from "../../../src/call/outgoing-call.ts";
-import { CallAttempt } from "../../../src/client/attempted-call.ts";
-import { Attempt, RetriedCall } from "../../../src/client/retried-call.ts";
+import { Attempt } from "../../../src/client/attempted-call.ts";
+import { RetriedCall } from "../../../src/client/retried-call.ts";
 import { StreamCall } from "../../../src/client/stream-call.ts";
 import { PeerConnection } from "../../../src/connect/peer-connection.ts";
 import { OutgoingCalls } from "../../../src/session/calls/outgoing-calls.ts";
@@ -63,7 +63,6 @@ export class StateWatch {
     const see = (item: object) => this.#see(item);
     this.#before(DeadlineWheel.prototype, "arm", (_, item: Timed) => see(item));
     this.#before(Attempt.prototype, "start", see);
-    this.#before(CallAttempt.prototype, "start", see);
     this.#before(OutgoingCalls.prototype, "request", (_, call: OutgoingCall) => see(call));
     for (const name of ["connect", "accept"] as const) this.#before(Session.prototype, name, see);
     this.#before(PeerConnection.prototype, "session", (peer) => {
