@@ -73,7 +73,7 @@ const noMessages: readonly RegExp[] = [
   /^(push|next): chunk …|^(an )?items? (of|came)|^the items of call …|^the end had come before$|^pull(ed|ing) (has|counts)/,
   /^call … |^call id …|^(the )?credits (of|came)|^frame kind …|^a put notification (for|that)|^a second answer/,
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
-  /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
+  /^a frame came that|^a message without a number is no keepalive|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
   // Faults of the package itself.
   /^(sessions have|… has) no …?|^no two parts of a session/,
   // What `cinnabar why` says of calls, and what `top` and `tail` print: their sections explain it.
