@@ -8,14 +8,14 @@
 
 namespace cinnabar::base {
 
-/// Memory of its own pages, given back to the system when the last owner lets go. Owners are the
-/// buffer that JavaScript sees, and each registration of it: when an environment ends, its buffers
-/// go before its ports do, and a provider must not be left with pages that are gone. The pages are
-/// zeros, or those of a file (mapped_file.h).
+/// Memory of its own pages, given back to the system with its last owner. Owners are the buffer
+/// that JavaScript sees, and each registration of it. When an environment ends, its buffers are
+/// freed before its ports, and a provider must keep its pages. The pages are zeros, or those of a
+/// file (mapped_file.h).
 class Allocation {
  public:
-  /// nullptr when the system has no such room. With `hugePages` it lies on 2 MiB borders, in pages
-  /// of that size as far as the system has some to spare.
+  /// nullptr when the system has no memory left. With `hugePages` the memory begins at a multiple
+  /// of 2 MiB, in huge pages as far as the system has free ones.
   static std::shared_ptr<Allocation> create(size_t bytes, bool hugePages);
 
   /// The allocation that `address` lies in; nullptr for any other memory. Safe from any thread.
@@ -29,7 +29,7 @@ class Allocation {
   Allocation& operator=(const Allocation&) = delete;
 
   uint8_t* bytes() const { return bytes_; }
-  /// Length of the mapping: what was asked for, up to the next page.
+  /// Length of the mapping: the requested bytes, up to the next page.
   size_t length() const { return length_; }
 
  protected:

@@ -6,7 +6,7 @@
 
 namespace cinnabar::base {
 
-/// Opens the descriptor that the process holds for the moment when there is no other.
+/// Opens the descriptor that the process holds in reserve.
 void reserveDescriptor();
 
 /// Accepts the connections that wait at a listener when no descriptor is left. Each connection gets

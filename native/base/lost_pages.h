@@ -15,11 +15,11 @@ namespace cinnabar::base {
 /// allocate it.
 class LostPages {
  public:
-  /// `begin` to `begin + length` are whole pages of `page` bytes, which `file` backs. The handler
-  /// writes the number 1 to `alarm` when it has repaired something, and so does `mark`, unless
-  /// that is negative. Both descriptors outlive this.
+  /// `begin` to `begin + length` are whole pages of `page` bytes of the mapped `file`. The handler,
+  /// after a repair, and `mark` write the number 1 to `alarm`, unless `alarm` is negative. Both
+  /// descriptors outlive this.
   LostPages(uint8_t* begin, size_t length, size_t page, int file, int alarm);
-  /// The mapping goes after it.
+  /// Destroy it before the mapping.
   ~LostPages();
   LostPages(const LostPages&) = delete;
   LostPages& operator=(const LostPages&) = delete;

@@ -32,14 +32,15 @@ class MappedFile : public Allocation {
 
   /// nullptr and `*failure`. May take as long as the file system needs to allocate the bytes.
   static std::shared_ptr<MappedFile> open(Request request, Failure* failure);
-  /// The file that the address shows; nullptr for any other memory.
+  /// The file that is mapped at the address; nullptr for any other memory.
   static std::shared_ptr<MappedFile> of(const void* address);
-  /// Whether the address shows a damaged file. Takes little time where no file is mapped.
+  /// Whether a damaged file is mapped at the address. Takes little time in a process without mapped
+  /// files.
   static bool isDamagedAt(const void* address);
   ~MappedFile() override;
 
-  /// Whether bytes of the file were lost since it was mapped: it is shorter now, or the process has
-  /// met a page that was gone. It stays so.
+  /// Whether bytes of the file were lost since it was mapped: the file is shorter now, or the
+  /// process has met a lost page. It stays so.
   bool isDamaged() const;
   /// Writes the range to the storage (msync(2)), which may take long. 0 or an error number. From
   /// any thread.

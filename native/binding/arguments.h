@@ -27,12 +27,12 @@ bool readBuffer(napi_env env, napi_value value, uint8_t** bytes, size_t* length)
 /// The bytes of a Uint8Array (or Buffer).
 bool readBytes(napi_env env, napi_value value, const uint8_t** bytes, size_t* length);
 
-/// What most functions return: a count, or a negated error number.
+/// The result of most functions: a count, or a negated error number.
 inline Napi::Value number(const Napi::CallbackInfo& info, int64_t value) {
   return Napi::Number::New(info.Env(), static_cast<double>(value));
 }
 
-/// Makes a function of C++ one of the addon's.
+/// Makes a C++ function one of the addon's.
 template <auto function>
 void add(Napi::Object exports, const char* name) {
   exports.Set(name, Napi::Function::New<function>(exports.Env(), name));

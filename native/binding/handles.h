@@ -12,8 +12,8 @@
 
 namespace cinnabar::binding {
 
-/// What JavaScript has of the addon, by number. A place is used again, and its number has changed
-/// then: a stale number finds nothing, until 2,048 others have had the place.
+/// The addon's objects that JavaScript holds, by number. A place is reused under another number. A
+/// stale number finds no object, until 2,048 others have had the place.
 template <typename T>
 class Handles {
  public:
@@ -29,7 +29,7 @@ class Handles {
     return numberOf(index);
   }
 
-  /// nullptr if nothing has that number.
+  /// nullptr without an object of that number.
   T* find(napi_env env, napi_value number) const {
     const Place* place = placeOf(env, number);
     return place == nullptr ? nullptr : place->object.get();
@@ -41,7 +41,7 @@ class Handles {
     return takeAt(static_cast<uint32_t>(place - places_.data()));
   }
 
-  /// Any of those that are left.
+  /// Any of the remaining objects.
   std::unique_ptr<T> takeAny() {
     for (uint32_t index = 0; index < places_.size(); ++index) {
       if (places_[index].object != nullptr) return takeAt(index);

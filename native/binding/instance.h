@@ -18,12 +18,12 @@
 
 namespace cinnabar::binding {
 
-/// A port with what keeps its memory alive. The buffers are held from open (or register) until the
+/// A port with the owners of its memory. The buffers are held from open (or register) until the
 /// endpoint is closed.
 ///
 /// Node-API cannot keep an ArrayBuffer from being detached. Code that transfers a slab, a ring or a
-/// registered buffer away moves the memory out of this hold, and must not let it be collected
-/// before close or deregister. A SharedArrayBuffer cannot be detached.
+/// registered buffer away moves the memory out of this hold. It must not let the memory be
+/// collected before close or deregister. A SharedArrayBuffer cannot be detached.
 struct PortHolder {
   std::unique_ptr<engine::Port> port;
   std::unique_ptr<engine::Guard> guard;  // its lock is held whenever the port is used
@@ -39,7 +39,7 @@ struct PortHolder {
   std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
 };
 
-/// A listener for queue pairs with what keeps its memory alive until its endpoints are closed.
+/// A listener for queue pairs with the owners of its memory until its endpoints are closed.
 struct QueuePairsHolder {
   std::unique_ptr<verbs::QueuePairs> pairs;
   Wake* wake = nullptr;  // deletes itself
@@ -58,20 +58,20 @@ struct AlarmHolder {
   Hold onLostPages;
 };
 
-/// The state of one environment: the main thread or a worker. Everything in it is used on that
-/// thread only, but for the ports, which share theirs with their guards.
+/// The state of one environment: the main thread or a worker. It is used on that thread only. Only
+/// its ports are shared, with their guards.
 class Instance : public std::enable_shared_from_this<Instance> {
  public:
-  /// Makes the instance and hangs it on the environment, to be closed before the environment's
-  /// buffers die.
+  /// Makes the instance and attaches it to the environment. The instance is closed before the
+  /// environment's buffers are freed.
   static bool attach(napi_env env);
   static Instance* of(napi_env env);
 
-  /// Each leaves its table at once, and closes what it had.
+  /// Each removes the object from its table at once, and closes what it held.
   void closePort(napi_value number);
   void closeListener(napi_value number);
 
-  /// Calls a function of JavaScript's; what it throws becomes an uncaught exception.
+  /// Calls a function of JavaScript. An exception of the function becomes an uncaught exception.
   void call(const Hold& function);
 
   napi_env env() const { return env_; }

@@ -10,10 +10,10 @@
 
 namespace cinnabar::binding {
 
-/// The longest buffer with memory of ours: Node 20 takes no longer one.
+/// The longest buffer with memory of ours: Node 20 accepts no longer one.
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 32;
 
-/// An ArrayBuffer that shows bytes of the allocation, and owns it with others. The status is
+/// An ArrayBuffer of bytes of the allocation; the buffer is one of its owners. The status is
 /// napi_no_external_buffers_allowed where V8 keeps its memory in a cage.
 napi_status showInBuffer(napi_env env, const std::shared_ptr<base::Allocation>& allocation,
                          uint64_t offset, uint64_t length, napi_value* buffer);

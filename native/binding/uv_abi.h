@@ -2,9 +2,9 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
-// The handful of libuv that is needed to wait for a descriptor. Node exports libuv, and libuv 1.x
-// keeps its ABI, but the Node-API headers do not carry uv.h; declaring the functions here spares
-// the build Node's own headers. Handles are opaque and allocated by size asked at run time
+// The few functions of libuv that a wait for a descriptor needs. Node exports libuv, and libuv 1.x
+// keeps its ABI, but the Node-API headers do not carry uv.h. With these declarations the build does
+// not need Node's own headers. Handles are opaque and allocated by their size at run time
 // (uv_handle_size).
 
 #include <cstddef>

@@ -44,12 +44,12 @@ class Aead {
   Aead& operator=(const Aead&) = delete;
 
   /// Encrypts `bytes` bytes from `source` to `target`, which is the same memory or does not overlap
-  /// it. False, with nothing left in `target`: for a number that is not higher than the last one,
-  /// as no nonce may be used twice, or without memory.
+  /// it. False, with an empty `target`: the number is not higher than the last one, as no nonce may
+  /// be used twice, or memory is short.
   bool seal(uint64_t number, Aad aad, const uint8_t* source, uint8_t* target, size_t bytes,
             uint8_t* tag);
-  /// The reverse. False, with zeros in `target`, where the tag is not that of the text. A process
-  /// that writes to `source` meanwhile can make it take other text than the tag is for.
+  /// The reverse. False, with zeros in `target`, if the tag does not belong to the text. A process
+  /// that writes to `source` meanwhile can make it accept another text than that of the tag.
   bool open(uint64_t number, Aad aad, const uint8_t* source, uint8_t* target, size_t bytes,
             const uint8_t* tag);
 
@@ -63,7 +63,7 @@ class Aead {
   const Direction direction_;
   CipherContext* context_ = nullptr;
   uint8_t iv_[kIvBytes] = {};
-  uint64_t last_ = 0;  // that was sealed
+  uint64_t last_ = 0;  // the last sealed number
 };
 
 }  // namespace cinnabar::crypto

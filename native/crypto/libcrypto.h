@@ -8,12 +8,12 @@
 
 namespace cinnabar::crypto {
 
-/// OpenSSL's EVP_CIPHER_CTX and EVP_CIPHER, of which only pointers are used.
+/// OpenSSL's EVP_CIPHER_CTX and EVP_CIPHER, used as pointers only.
 struct CipherContext;
 struct Cipher;
 
-/// The functions of OpenSSL's libcrypto that authenticated encryption needs. All of them have had
-/// the same ABI since OpenSSL 1.1, so that no header and no link is needed.
+/// The functions of OpenSSL's libcrypto for authenticated encryption. All of them have had the same
+/// ABI since OpenSSL 1.1, so they need no header and no link.
 struct Libcrypto {
   CipherContext* (*newContext)() = nullptr;
   void (*freeContext)(CipherContext*) = nullptr;
@@ -33,7 +33,7 @@ struct Libcrypto {
 
   /// The file that the functions are in: mostly the node binary.
   std::string path;
-  /// As OpenSSL says it: "OpenSSL 3.5.8 …".
+  /// OpenSSL's text: "OpenSSL 3.5.8 …".
   std::string version;
 };
 
@@ -48,13 +48,13 @@ struct CryptoReport {
   std::vector<CryptoAttempt> tried;
 };
 
-/// Looks for libcrypto on the first call: first among what the process exports, as Node does with
+/// Looks for libcrypto on the first call: first among the exports of the process, where Node has
 /// its own, then the system's. A library is taken only if it gives the known answer of both
 /// ciphers. From any thread.
 const CryptoReport& libcrypto();
 
-/// Reads the functions of a library that `dlopen` gave, or of the process (RTLD_DEFAULT). Returns
-/// why they cannot be used, or "".
+/// Reads the functions of a library from `dlopen`, or of the process (RTLD_DEFAULT). Returns why
+/// they are unusable, or "".
 std::string readLibcrypto(void* handle, Libcrypto* into);
 
 }  // namespace cinnabar::crypto

@@ -17,7 +17,7 @@ struct Address {
   transport::Peer* peer = nullptr;
   transport::OperationQueue queue;
   uint32_t posted = 0;  // sends and parts of transfers at the provider
-  uint32_t parked = 0;  // sends that are in no slot
+  uint32_t parked = 0;  // sends without a slot
   uint64_t retryAt = 0;
   uint64_t pauseNs = 0;
   std::unique_ptr<Vouch> vouch;
@@ -60,7 +60,7 @@ class AddressTable {
   }
 
   Address& operator[](uint32_t index) { return all_[index]; }
-  /// One that is in use and not forgotten, or nullptr.
+  /// An address that is in use and not forgotten, or nullptr.
   Address* find(uint32_t index) {
     if (index >= all_.size()) return nullptr;
     Address& found = all_[index];
@@ -74,7 +74,7 @@ class AddressTable {
     return count;
   }
 
-  /// Those with a queue.
+  /// Addresses with a queue.
   std::vector<uint32_t> waiting;
 
  private:

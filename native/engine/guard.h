@@ -21,8 +21,8 @@ struct Absences {
   uint64_t longestNs = 0;
 };
 
-/// A thread that owns ports, as their guards see it. Whether it is there is one fact for all of
-/// them, and the more they are, the more seldom each looks.
+/// A thread that owns ports, as their guards see it. Its presence is one fact for all of its
+/// guards. The more guards it has, the less often each looks.
 struct Owner {
   /// The calling thread.
   static std::shared_ptr<Owner> current();
@@ -32,20 +32,21 @@ struct Owner {
   std::atomic<uint32_t> standingIn = 0;  // those that stand in for their owner
 };
 
-/// A thread that stands in for the owner of a port, the thread that opened it, while that computes.
-/// It makes progress, so that peers' reads and writes go on, and it answers pings. It runs no code
-/// of the user. What arrives waits in the ring.
+/// A thread that stands in for the owner of a port, the thread that opened it, while the owner
+/// computes. It makes progress, so that peers' reads and writes go on, and it answers pings. It
+/// runs no code of the user. Arrivals wait in the ring.
 ///
-/// The owner is absent in two cases: it is awake and has made no progress for a few milliseconds,
-/// or it sleeps although there is something to wake up for. An owner that makes progress at another
-/// of its ports comes to this one soon, unless it takes very long. The guard sleeps while no peer
-/// could miss the owner (`Port::isRelevant`). While the owner has nothing to do, the guard sleeps
-/// on the port's descriptor. See docs/design/guard.md.
+///
+/// The owner is absent in two cases. It is awake and has made no progress for a few milliseconds,
+/// or it sleeps although the port has something to do. An owner that makes progress at another of
+/// its ports comes to this one soon, unless it takes very long. The guard sleeps while no peer
+/// could miss the owner (`Port::isRelevant`). While the owner is idle, the guard sleeps on the
+/// port's descriptor. See docs/design/guard.md.
 class Guard {
  public:
   /// `port` outlives the guard. `nudge` is called on the guard's thread at the start of an absence.
-  /// It must bring the owner back to the port when it has time: the descriptor may no longer report
-  /// what the guard has taken in.
+  /// It must bring the owner back to the port as soon as possible: the descriptor may no longer
+  /// report what the guard has taken in.
   Guard(Port& port, std::function<void()> nudge);
   /// Called by the owner, without a lock.
   ~Guard();
@@ -57,13 +58,13 @@ class Guard {
   [[nodiscard]] Lock use();
   /// The same for `progress`, `arm` and `wake`, which show that the owner is present.
   [[nodiscard]] Lock drive();
-  /// The port has been armed: the owner comes back when its descriptor is readable. Within `drive`.
-  /// The owner of a polled port looks by itself, as if it were awake.
+  /// The port has been armed: the owner comes back when its descriptor is readable. Call it within
+  /// `drive`. The owner of a polled port looks by itself, as if it were awake.
   void sleeps() { asleep_ = !port_.isPolled(); }
   /// Whether the port is relevant may have changed. Within `use`.
   void update();
 
-  /// With the present absence. Within `use`.
+  /// The present absence included. Within `use`.
   Absences absences() const;
   /// How often the guard's thread has woken up.
   uint64_t looks() const { return looks_; }
@@ -83,11 +84,11 @@ class Guard {
   const base::Fd signal_;  // ends every sleep of the guard
   const std::shared_ptr<Owner> owner_ = Owner::current();
 
-  std::mutex mutex_;            // guards the port, and all that follows
-  uint64_t absentSinceNs_ = 0;  // 0: the owner is present, or taken for present
+  std::mutex mutex_;            // for the port, and for all members below
+  uint64_t absentSinceNs_ = 0;  // 0: the owner is present, or considered present
   Absences absences_;
 
-  // What the guard reads without a lock.
+  // What the guard reads without the lock.
   std::atomic<uint64_t> turns_ = 0;  // the owner's calls of `drive`
   std::atomic<bool> asleep_ = false;
   std::atomic<bool> relevant_ = false;

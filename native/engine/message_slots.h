@@ -19,8 +19,7 @@ class MessageSlots {
   MessageSlots(uint8_t* slab, uint32_t slotBytes, uint32_t sendSlots, uint32_t receiveSlots)
       : slab_(slab), slotBytes_(slotBytes), busy_(sendSlots), receives_(receiveSlots) {}
 
-  /// Registers the slab where the transport wants that, and posts the receives. 0 or a negated
-  /// error.
+  /// Registers the slab if the transport needs that, and posts the receives. 0 or a negated error.
   int start(transport::Transport& transport) {
     transport_ = &transport;
     int status = transport.registerSlots(slab_, slabBytes(), &region_);
@@ -31,7 +30,7 @@ class MessageSlots {
     }
     return posted_ > 0 ? 0 : -FI_ENOMEM;
   }
-  /// Once the transport is closed.
+  /// After the transport is closed.
   void stop() { region_.reset(); }
 
   uint32_t slotBytes() const { return slotBytes_; }
@@ -39,7 +38,7 @@ class MessageSlots {
   void* descriptor() const { return region_ ? region_->descriptor() : nullptr; }
   uint64_t registeredBytes() const { return region_ ? slabBytes() : 0; }
 
-  /// Takes the send slot that a message lies in. 0 or a negated error.
+  /// Takes the send slot of a message. 0 or a negated error.
   int takeSend(uint64_t offset, uint64_t bytes) {
     uint64_t slot = offset / slotBytes_;
     if (slot >= busy_.size() || bytes > slotBytes_ - offset % slotBytes_) return -FI_EINVAL;
@@ -55,7 +54,7 @@ class MessageSlots {
   /// Whether more than half of the send slots hold messages that have not been sent.
   bool isScarce() const { return 2 * busySends_ > busy_.size(); }
 
-  /// Where a receive slot lies in the slab.
+  /// The offset of a receive slot in the slab.
   uint32_t offsetOf(uint32_t slot) const {
     return slotBytes_ * (static_cast<uint32_t>(busy_.size()) + slot);
   }
@@ -76,7 +75,7 @@ class MessageSlots {
     for (uint32_t slot : slots) post(slot);
   }
   bool wantsRetry() const { return !unposted_.empty(); }
-  /// The transport is through with one.
+  /// The transport has completed one.
   void onReceived() { --posted_; }
   uint32_t posted() const { return posted_; }
   /// Receive slots that are not posted, and the most at any `noteLevel` so far.
@@ -90,11 +89,11 @@ class MessageSlots {
   uint8_t* slab_;
   uint32_t slotBytes_;
   transport::Transport* transport_ = nullptr;
-  std::unique_ptr<fabric::Region> region_;  // where the transport wants local registrations
+  std::unique_ptr<fabric::Region> region_;  // where the transport needs local registrations
   std::vector<bool> busy_;                  // send slots that belong to an operation
-  size_t busySends_ = 0;                    // how many
+  size_t busySends_ = 0;                    // their number
   std::deque<transport::Receive> receives_;
-  std::vector<uint32_t> unposted_;  // receive slots the transport would not take yet
+  std::vector<uint32_t> unposted_;  // receive slots that the transport has not accepted yet
   uint32_t posted_ = 0;
   uint32_t mostUsed_ = 0;
 };

@@ -39,15 +39,15 @@ enum class Gauge : uint32_t {
   /// Completions that the reader has not passed, in the ring and behind it; and the most so far.
   completions = 7,
   mostCompletions = 8,
-  /// Memory known to the provider, the slots included where it wants those too.
+  /// Memory known to the provider, the slots included where it needs them, too.
   registeredBytes = 9,
-  /// Connections of the provider's that are there, where it is known.
+  /// Open connections of the provider, where it is known.
   connections = 10,
-  /// Connections that were turned away for lack of descriptors, and that sent what is not
-  /// libfabric's, since the port was opened.
+  /// Connections that were turned away since the port was opened: for lack of descriptors, and for
+  /// bytes that are not libfabric's.
   turnedAway = 11,
   malformed = 12,
-  /// Connections that were ended to bound what others make the port hold.
+  /// Connections that were ended to bound the memory that peers make the port hold.
   shed = 13,
 };
 constexpr uint32_t kLastGauge = 13;
@@ -63,11 +63,10 @@ constexpr uint32_t kAnybody = UINT32_MAX;
 /// Hot functions return 0 or more on success and a negated libfabric error otherwise. They never
 /// return -FI_EAGAIN. What the provider cannot take now waits here, in order for each address, and
 /// progress tries it again.
-/// address, and is tried again by progress.
 class Port {
  public:
   static fabric::Result<std::unique_ptr<Port>> open(const PortRequest& request);
-  /// A port over an endpoint that is open already; wants `start` before use.
+  /// A port over an open endpoint; needs `start` before use.
   Port(const PortRequest& request, std::unique_ptr<transport::Transport> transport);
   /// Posts the receive slots. 0 or a negated error.
   int start();
@@ -77,7 +76,7 @@ class Port {
   void close();
 
   const fabric::EndpointTraits& traits() const { return transport_->traits(); }
-  /// What is fixed about the port beside the endpoint's traits.
+  /// The fixed properties of the port beside the endpoint's traits.
   const transport::Transport& transport() const { return *transport_; }
   fabric::RawAddress address() const { return transport_->address(); }
   size_t maxTransferBytes() const;
@@ -93,21 +92,22 @@ class Port {
 
   int send(uint32_t address, uint64_t slotOffset, uint64_t bytes);
 
-  /// `holder`: the address of the one peer that is given the key; kAnybody where any may have it.
+  /// `holder`: the address of the one peer that gets the key; kAnybody if any peer may have it.
   int registerRegion(void* bytes, size_t length, uint32_t access, uint32_t holder = kAnybody);
-  /// Makes the key void at once. -FI_EBUSY while the memory is still in use; the caller asks again.
+  /// Makes the key void at once. -FI_EBUSY while the memory is still in use; the caller tries
+  /// again.
   int deregisterRegion(uint32_t region);
   const fabric::Region* region(uint32_t region) const;
-  /// One completion for all extents; they are copied here before they are looked at. A write that
-  /// one provider operation holds (`traits().extents`) may carry a notification, where there are
-  /// such (`traits().immediateBytes`): its target gets a completion when the data is in place.
+  /// Delivers one completion for all extents, which are copied before they are checked. A write in
+  /// one provider operation (`traits().extents`) may carry a notification, if
+  /// `traits().immediateBytes` is not 0. Its target gets a completion when the data is in place.
   int transfer(Operation::Type type, uint32_t address, const Extent* extents, size_t count,
                uint32_t token, const uint64_t* notification = nullptr);
 
   /// Returns the number of entries readable in the ring.
   uint32_t progress(uint32_t spinUs);
-  /// 1 + n: asleep, so wait for `waitFd` to become readable, and call `wake`. The reader of the
-  /// ring takes in n entries now: messages that have left. 0: there is something to do. Negative:
+  /// 1 + n: the port sleeps, so wait for `waitFd` to become readable, and call `wake`. The reader
+  /// of the ring takes in n entries now: sent messages. 0: the port has something to do. Negative:
   /// an error.
   int arm();
   /// To call while the port sleeps, when its descriptor is readable or it is time to look. Takes in
@@ -127,7 +127,7 @@ class Port {
            transport_->wantsLook();
   }
 
-  /// Has the guard answer the peer behind an address in the reader's absence. 0, or a negated
+  /// Makes the guard answer the peer behind an address in the reader's absence. 0, or a negated
   /// error.
   int vouch(uint32_t address, Vouch vouch);
   void unvouch(uint32_t address);
@@ -135,11 +135,11 @@ class Port {
   /// ours.
   bool isRelevant() const { return !vouches_.byMark.empty() || regions_.granted() > 0; }
 
-  /// The reader has not come; until `endAbsence` nothing is done but `standIn`.
+  /// The reader is absent; until `endAbsence` only `standIn` is called.
   void beginAbsence();
   void endAbsence();
-  /// Makes progress in the reader's absence, which has lasted `absentNs`. What it was given stays
-  /// with it, and what comes waits in the ring as far as that has room.
+  /// Makes progress in the reader's absence, which has lasted `absentNs`. The reader's buffers stay
+  /// with the reader. Arrivals wait in the ring as far as it has room.
   StandIn standIn(uint64_t nowNs, uint64_t absentNs);
 
   uint64_t gauge(Gauge which) const;

@@ -28,7 +28,7 @@ enum class Completion : uint32_t {
   /// The message in a send slot waits elsewhere, and the slot is free again. `sent` follows with
   /// the token in `high`.
   parked = 7,
-  /// The connection with the peer of an address (token) has ended. It may live.
+  /// The connection with the peer of an address (token) has ended. The peer may live.
   disconnected = 8
 };
 
@@ -67,16 +67,16 @@ class Ring {
   uint32_t room() const { return kRingEntries - readable(); }
   /// Entries ever written, mod 2^32.
   uint32_t tail() const { return tail_; }
-  /// A spin gave the processor away and got it back so late.
+  /// A spin yielded the processor and got it back so late.
   void countLost(std::chrono::nanoseconds away) {
     lostUs_ += static_cast<uint32_t>(away / std::chrono::microseconds(1));
     words_[2] = lostUs_;
   }
-  /// A spin met what it waited for.
+  /// A spin has met its event.
   void countCaught() { words_[3] = ++caught_; }
 
-  /// `slot` is the receive slot that a message lends to the reader. The caller has seen that there
-  /// is room.
+  /// `slot` is the receive slot that a message lends to the reader. The caller has checked that the
+  /// ring has room.
   void push(const Entry& entry, uint32_t slot = kNoSlot) {
     uint32_t position = tail_ % kRingEntries;
     uint32_t* words = words_ + kHeaderWords + position * kEntryWords;
@@ -117,7 +117,7 @@ class Ring {
   std::array<uint32_t, kRingEntries> slots_{};
 };
 
-/// The ring, and behind it the completions made here that found it full.
+/// The ring, and the completions that found it full.
 class Completions {
  public:
   explicit Completions(uint32_t* words) : ring(words) {}
@@ -140,7 +140,7 @@ class Completions {
   }
   bool hasOverflow() const { return !overflow_.empty(); }
 
-  /// Those that the reader has not passed, and the most at any `noteLevel` so far.
+  /// Entries that the reader has not passed, and the most at any `noteLevel` so far.
   uint32_t unread() const { return ring.readable() + static_cast<uint32_t>(overflow_.size()); }
   uint32_t mostUnread() const { return std::max(mostUnread_, unread()); }
   void noteLevel() { mostUnread_ = mostUnread(); }

@@ -22,7 +22,7 @@ constexpr size_t kMarkBytes = 8;
 constexpr size_t kSealedCountAt = 24;
 constexpr size_t kSealedClearBytes = 32;
 constexpr size_t kSealedBytes = 64;
-// Far less than one key may seal, far more than a guard ever says.
+// Far less than one key may seal, far more than a guard ever sends.
 constexpr uint64_t kMostSealed = uint64_t{1} << 32;
 
 /// The message that the guard sends for an absent reader. The owner makes the bytes, a whole
@@ -38,21 +38,21 @@ struct Vouch {
   uint64_t sealed = 0;                 // how many messages were sealed
 };
 
-/// The addresses that are vouched for.
+/// The addresses with a vouch.
 struct Vouches {
   std::unordered_map<uint64_t, uint32_t> byMark;
   bool isAbsent = false;
 };
 
-/// How it stands after a turn in the reader's absence.
+/// The state after a turn in the reader's absence.
 struct StandIn {
   enum class Next {
-    again,  // there is more to do at once
+    again,  // more to do at once
     sleep,  // on the descriptor
     pause,  // no room for completions, so the descriptor may stay readable
   };
   Next next = Next::again;
-  uint64_t untilNs = UINT64_MAX;  // not to sleep for longer, whatever the descriptor says
+  uint64_t untilNs = UINT64_MAX;  // the longest sleep, whatever the descriptor reports
 };
 
 }  // namespace cinnabar::engine

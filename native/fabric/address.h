@@ -26,13 +26,13 @@ struct HostPort {
 /// The numeric host and port of a raw socket address, if it is a well-formed one.
 std::optional<HostPort> decodeSocketAddress(const uint8_t* bytes, size_t length);
 
-/// AF_INET or AF_INET6 of a well-formed raw socket address, 0 for anything else.
+/// AF_INET or AF_INET6 of a well-formed raw socket address, 0 for other bytes.
 int familyOf(const uint8_t* bytes, size_t length);
 
-/// Whether an IPv6 address is that of every interface, and with it of every IPv4 address.
+/// Whether an IPv6 address means every interface, and so every IPv4 address.
 bool isEveryAddress(const uint8_t* bytes, size_t length);
 
-/// An IPv4 socket address as a socket for both versions knows it: ::ffff:1.2.3.4.
+/// An IPv4 socket address in the form of a socket for both versions: ::ffff:1.2.3.4.
 RawAddress mapToSix(const uint8_t* bytes, size_t length);
 
 /// Whether a name may be an endpoint's name: 1 to 64 of [A-Za-z0-9._-], or an absolute path of as

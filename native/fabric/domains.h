@@ -18,13 +18,13 @@ struct DomainReport {
   std::string fabric;
   std::string address;  // numeric, without a port; "" for a form that no URL has
   std::vector<std::string> capabilities;
-  std::vector<std::string> registration;  // what memory registration asks for (mr_mode)
+  std::vector<std::string> registration;  // the needs of memory registration (mr_mode)
   uint64_t injectBytes = 0;
   uint64_t maxMessageBytes = 0;
   uint64_t extents = 0;  // that one read or write takes
   uint64_t sendQueueDepth = 0;
   uint64_t receiveQueueDepth = 0;
-  // What the device's port has (struct fid_nic).
+  // Properties of the device's port (struct fid_nic).
   uint64_t mtuBytes = 0;
   uint64_t bitsPerSecond = 0;
   std::string linkState;

@@ -28,11 +28,11 @@ struct FidDeleter {
 template <typename T>
 using Fid = std::unique_ptr<T, FidDeleter>;
 
-/// The most extents that are handed over in one read or write, whatever the provider takes.
+/// The most extents in one read or write, even if the provider takes more.
 constexpr size_t kMostExtentsAtOnce = 16;
 
-/// What a provider gave when an endpoint was asked for (fi_getinfo(3)), as it said it; 0 and "" for
-/// what it does not say.
+/// The provider's answer to the request for an endpoint (fi_getinfo(3)); 0 and "" for fields that
+/// it leaves out.
 struct Granted {
   std::string device;  // libfabric's name of the domain: for verbs the RDMA device
   uint64_t mtuBytes = 0;
@@ -45,12 +45,12 @@ struct Granted {
   uint64_t remoteExtents = 0;  // of the peer's
 };
 
-/// What is fixed about an endpoint once it is open.
+/// The fixed properties of an open endpoint.
 struct EndpointTraits {
   std::string provider;
   uint32_t providerVersion = 0;
   size_t injectBytes = 0;
-  /// The longest message that may go without a completion where it does not matter if it is lost.
+  /// The longest message that may go without a completion, if its loss does not matter.
   size_t sayBytes = 0;
   size_t maxMessageBytes = 0;
   size_t extents = 1;         // that one read or write takes
@@ -60,13 +60,13 @@ struct EndpointTraits {
   /// Owned by the completion queue. -1: the provider has no descriptor (FI_WAIT_FD), so a sleeper
   /// has to look.
   int waitFd = -1;
-  /// Once fi_trywait has let a reader sleep, the descriptor stays readable for as long as there is
-  /// something to read. Where it does not, a sleeper has to look once more.
+  /// After fi_trywait has let a reader sleep, the descriptor stays readable while the queue holds
+  /// completions. If this is false, a sleeper has to look once more.
   bool tellsReliably = false;
   bool drainBeforeClose = false;
   /// Each write is followed by an empty read, which completes when the data is in place.
   bool provesWrites = false;
-  /// Connections that the completion queue has room for; 0: any number.
+  /// The most connections with room in the completion queue; 0: any number.
   size_t maxPeers = 0;
   /// A closed registration is void at once, for transfers under way too.
   bool revokesKeys = false;
@@ -74,10 +74,10 @@ struct EndpointTraits {
   bool endsConnections = false;
   /// How long an address without a user stays. A connect waits as long by default.
   std::chrono::milliseconds linger{5000};
-  /// If not 0, the provider itself ends a connection after a failure, within this time.
-  /// Until then its address rests, and is not removed.
+  /// If not 0, the provider itself ends a connection after a failure, within this time. Until then
+  /// its address rests, and is not removed.
   std::chrono::milliseconds rest{0};
-  /// The device library completes requests otherwise than libfabric is entitled to think.
+  /// The device library completes requests in another order than libfabric may expect.
   bool disordersCompletions = false;
   /// If not 0: an extent of at most this many bytes arrives damaged where it crosses a page of the
   /// memory that it is read from.
@@ -92,8 +92,8 @@ struct EndpointTraits {
 /// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion
 /// queue.
 ///
-/// The members are destroyed in reverse order, which is the order the providers ask for: endpoint,
-/// queue, address vector, domain, fabric. Memory regions hang on the domain and must be gone before
+/// The members are destroyed in reverse order, as providers require: endpoint, queue, address
+/// vector, domain, fabric. Memory regions belong to the domain and must be freed before
 /// (fi_domain(3)).
 class Endpoint {
  public:
@@ -119,7 +119,7 @@ class Endpoint {
   fid_ep* ep() const { return parts_.ep.get(); }
   fid_av* av() const { return parts_.av.get(); }
   fid_domain* domain() const { return parts_.domain.get(); }
-  /// How long its own address is, and thus a peer's.
+  /// The length of its own address, and of each peer's.
   size_t addressBytes() const { return parts_.info->src_addrlen; }
 
   /// Posts a receive from any sender (fi_recv(3)): 0 or a negated error.
@@ -127,24 +127,24 @@ class Endpoint {
     return fi_recv(parts_.ep.get(), bytes, length, descriptor, FI_ADDR_UNSPEC, context);
   }
 
-  /// Takes completions out of the queue (fi_cq_read(3)), which makes the provider move what it has
-  /// under way.
+  /// Takes completions out of the queue (fi_cq_read(3)). This makes the provider move its
+  /// operations under way.
   ssize_t read(fi_cq_data_entry* entries, size_t count) const {
     return fi_cq_read(parts_.cq.get(), entries, count);
   }
-  /// The error that `read` came upon (fi_cq_readerr(3)).
+  /// The error that `read` found (fi_cq_readerr(3)).
   ssize_t readError(fi_cq_err_entry* into) const { return fi_cq_readerr(parts_.cq.get(), into, 0); }
 
-  /// Closes the endpoint and its queues, but not the domain, so that regions can follow. Nothing
-  /// else may be called after it.
+  /// Closes the endpoint and its queues, but not the domain, so that regions can follow. No other
+  /// function may be called after it.
   void shut();
 
-  /// Whether it is safe to sleep on the wait fd now (fi_trywait(3)): 0, or -FI_EAGAIN when there is
-  /// something to read.
+  /// Whether it is safe to sleep on the wait fd now (fi_trywait(3)): 0, or -FI_EAGAIN when
+  /// completions wait.
   int tryWait() const;
 
-  /// FI_ADDR_NOTAVAIL if the address cannot be inserted.
-  /// An address that is inserted twice wants to be removed twice.
+  /// FI_ADDR_NOTAVAIL if the address cannot be inserted. An address that was inserted twice must be
+  /// removed twice.
   fi_addr_t insert(const uint8_t* address);
   void remove(fi_addr_t address);
 
@@ -153,7 +153,7 @@ class Endpoint {
 
   Parts parts_;
   EndpointTraits traits_;
-  /// Providers may give an address that they know the same number again.
+  /// The uses of each address: providers may give a known address the same number again.
   std::unordered_map<fi_addr_t, uint32_t> uses_;
 };
 

@@ -9,7 +9,7 @@
 namespace cinnabar::fabric {
 
 /// Why a cold operation failed, in the field's terms. `code` is a positive libfabric (or system)
-/// error number, 0 if the failure is not theirs. Hot operations return negated numbers instead.
+/// error number; 0 if the failure is ours. Hot operations return negated numbers instead.
 struct Failure {
   std::string op;
   int code = 0;

@@ -24,9 +24,9 @@ struct LoadReport {
   std::vector<LoadAttempt> tried;
 };
 
-/// The few functions libfabric exports; everything else is a call through the tables inside its
-/// objects. The library is opened at run time and never closed: providers keep threads and exit
-/// handlers that must not outlive their code.
+/// The few functions that libfabric exports; other calls go through the tables inside its objects.
+/// The library is opened at run time and never closed: providers keep threads and exit handlers
+/// that must not outlive their code.
 struct Library {
   int (*getinfo)(uint32_t version, const char* node, const char* service, uint64_t flags,
                  const fi_info* hints, fi_info** info) = nullptr;
@@ -42,8 +42,8 @@ struct Library {
   Failure fail(std::string op, int code, std::string message) const;
 };
 
-/// Sets the variables of libfabric and libibverbs that the user has not set: once, and before any
-/// other thread of the addon is there that may read the environment meanwhile.
+/// Sets the variables of libfabric and libibverbs that the user has not set. Call it once, before
+/// the addon has another thread that may read the environment.
 void prepareEnvironment();
 
 /// Loads libfabric once per process. A success is remembered and returned to every later caller; a

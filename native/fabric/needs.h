@@ -8,8 +8,9 @@
 
 namespace cinnabar::fabric {
 
-/// Why a provider that we know only by its pages cannot be used here: it is not in this libfabric,
-/// it finds no device, or it lacks what we need, and then what. Empty if nothing stands against it.
+/// Why a provider that we know only by its pages is unusable here. It is not in this libfabric, it
+/// finds no device, or it lacks a property that we need, which is named. Empty if no obstacle is
+/// known.
 std::string fabricObstacle(const Library& library, const Provider& provider);
 
 }  // namespace cinnabar::fabric

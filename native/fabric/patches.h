@@ -26,7 +26,7 @@ struct PatchEntry {
   const char* library;  // the library that is changed
   const char* what;     // what is changed
   const char* why;      // the fault without the change
-  /// Whether the user may ask for it on a version that the tables do not have.
+  /// Whether the user may ask for it on a version that is not in the tables.
   bool canBeForced;
 };
 
@@ -39,19 +39,18 @@ enum class PatchState {
 
 std::span<const PatchEntry> patchTable();
 
-/// Names, separated by commas, as the variables have them; "all" is all of the table.
+/// Names, separated by commas, as in the variables; "all" is the whole table.
 struct PatchSwitches {
   std::string off;  // CINNABAR_NO_PATCHES
   std::string on;   // CINNABAR_PATCHES
   static PatchSwitches ofEnvironment();
 };
 
-/// What may be done here. `isNeeded` is what the versions say.
+/// The state of a patch. `isNeeded`: this version has the fault.
 PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitches& switches);
 
 /// Whether this version has the fault: of libfabric, or of Linux (uname(2)). False for patches that
 /// do not depend on a version.
-/// version decides.
 bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel);
 
 /// On this machine, with the loaded libfabric.
@@ -60,7 +59,7 @@ PatchState patchState(const PatchEntry& entry);
 /// Version of the patched library or kernel: "1.17", or the kernel's release.
 std::string patchedVersion(Patch patch);
 
-/// It was applied.
+/// Notes that the patch was applied.
 void notePatched(Patch patch);
 
 }  // namespace cinnabar::fabric

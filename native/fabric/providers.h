@@ -22,7 +22,7 @@ enum class Addressing {
 };
 Addressing addressingOf(Scheme scheme);
 
-/// What serves a scheme. `since` and `before` bound the libfabric versions that have it.
+/// The provider of a scheme. `since` and `before` bound the libfabric versions that have it.
 struct Provider {
   Scheme scheme;
   const char* name;
@@ -30,13 +30,13 @@ struct Provider {
   uint32_t before;
 };
 
-/// Those of every scheme that libfabric serves: one for each version.
+/// The providers of every scheme that libfabric serves, one for each range of versions.
 std::span<const Provider> providerTable();
 
-/// What serves a scheme in that version; nullptr where libfabric does not.
+/// The provider of a scheme in that version; nullptr if libfabric has none.
 const Provider* providerOf(Scheme scheme, uint32_t version);
 
-/// Whether this libfabric is one the entry is meant for.
+/// Whether the entry is meant for this libfabric.
 bool suits(const Provider& provider, uint32_t version);
 
 /// The name of a scheme, as addresses carry it.

@@ -17,12 +17,12 @@ enum class Quirk {
   drainBeforeClose,
   /// Send with a completion, never inject.
   losesInjected,
-  /// Register message buffers for nothing that a peer could use.
+  /// Register message buffers without rights for peers.
   copiesMessages,
   /// Keep an address without a user for some seconds.
   endsConnections,
-  /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
-  /// until it is gone.
+  /// Leave a connection to libfabric after a failure, and post no operation to its peer until it is
+  /// gone.
   crashesOnDisconnect,
   /// Notify the target of a write by a message.
   hidesWrites,
@@ -32,30 +32,30 @@ enum class Quirk {
   completesOnDeparture,
   /// Replace functions of libc by ours (transport/tcp/socket_calls.h).
   leavesSockets,
-  /// Compare what comes with what an honest peer may send (transport/tcp/stream_filter.h).
+  /// Compare incoming bytes with what an honest peer may send (transport/tcp/stream_filter.h).
   trustsStreams,
   /// Replace functions of the device library by ours (transport/verbs/soft_iwarp.h).
   completesInDisorder,
-  /// Cut extents of a few bytes where they cross a page of the memory that they are read from.
+  /// Cut extents of a few bytes where they cross a page of their source.
   tearsShortExtents,
-  /// Look at what libfabric's calls of the connection manager return
+  /// Look at the results of libfabric's calls of the connection manager
   /// (transport/verbs/refusals.h).
   hidesRefusals,
-  /// Let it find no kernel symbols (fabric/kernel_symbols.h).
+  /// Hide the kernel symbols from it (fabric/kernel_symbols.h).
   readsKernelSymbols,
 };
 
 struct QuirkEntry {
   Quirk quirk;
   const char* provider;
-  uint32_t since;   // the first libfabric version concerned
-  uint32_t before;  // the first that is not any more
+  uint32_t since;   // the first libfabric version with the quirk
+  uint32_t before;  // the first one without it
   const char* symptom;
   const char* reason;
-  const char* fabric = nullptr;  // the only network concerned, by libfabric's name for it
+  const char* fabric = nullptr;  // the only network with the quirk, by libfabric's name for it
 };
 
-/// A variable of libfabric's that is set for it where the user has not set it.
+/// A variable of libfabric that is set unless the user has set it.
 struct Setting {
   const char* variable;
   const char* value;
@@ -71,11 +71,11 @@ constexpr uint32_t kEver = UINT32_MAX;
 std::span<const QuirkEntry> quirkTable();
 std::span<const Setting> settingTable();
 
-/// `fabric` is the name that the provider gives to the network that an endpoint is on.
+/// `fabric` is the provider's name for the network of the endpoint.
 bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version,
               std::string_view fabric = "");
 
-/// Sets what the table has. libfabric reads its variables once, in its first fi_getinfo.
+/// Sets the variables of the table. libfabric reads its variables once, in its first fi_getinfo.
 void applySettings();
 
 }  // namespace cinnabar::fabric

@@ -12,9 +12,9 @@ namespace cinnabar::fabric {
 /// Keeps a library call from leaving signal handlers behind.
 ///
 /// Libraries beneath libfabric install handlers as they are loaded: PSM's ends the process with
-/// exit code 1 on SIGTERM and SIGINT. Under Node that breaks both ways: a handler that JavaScript
-/// installs later silently replaces theirs, and one installed before is run once and then lost. So
-/// the dispositions are put back as they were.
+/// exit code 1 on SIGTERM and SIGINT. Under Node that breaks both ways. A handler that JavaScript
+/// installs later silently replaces theirs; an earlier one runs once and is then lost. So this
+/// class restores the former dispositions.
 class SignalKeeper {
  public:
   SignalKeeper();

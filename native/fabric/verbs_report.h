@@ -14,23 +14,22 @@ namespace cinnabar::fabric {
 std::optional<Failure> verbsObstacle(const Library& library, const Provider& provider,
                                      const RawAddress& source);
 
-/// What the kernel and the user-space drivers of RDMA lack here, with what to do about it; empty
-/// where nothing can be seen. All they say lies in files below `root`, "" for this machine's own.
+/// What the kernel and the user-space drivers of RDMA lack here, with the remedy; empty if no lack
+/// is visible. They read files below `root`, "" for this machine's own.
 std::string deviceObstacle(const std::string& root);  // the kernel's side, and our rights
 std::string driverObstacle(const std::string& root);  // ibverbs' provider libraries
 
-/// Why verbs cannot be used while the user asks for on-demand paging (FI_VERBS_USE_ODP); empty
-/// where the user does not. Soft-RoCE offers it and puts data in wrong places
-/// (docs/design/verbs.md).
+/// Why verbs is unusable while the user asks for on-demand paging (FI_VERBS_USE_ODP); empty if the
+/// user does not. Soft-RoCE offers it and puts data in wrong places (docs/design/verbs.md).
 std::string pagingObstacle(const std::string& root);
 
-/// What an open that failed so should say.
+/// The failure to report after an open with that error.
 Failure explainVerbs(const Library& library, const Provider& provider, const RawAddress& source,
                      Failure failure);
 
 /// Why this process may not lock the memory that an endpoint takes (RLIMIT_MEMLOCK, CAP_IPC_LOCK);
-/// empty if it may. Asked before an open: rxm meets the limit only as it connects, and then says
-/// nothing but "again".
+/// empty if it may. Call it before an open: rxm meets the limit only as it connects, and then
+/// reports only "again".
 std::string lockedMemoryObstacle();
 
 }  // namespace cinnabar::fabric

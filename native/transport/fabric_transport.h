@@ -10,7 +10,7 @@
 
 namespace cinnabar::transport {
 
-/// A libfabric provider that keeps what libfabric's pages promise. tcp/ and verbs/ override what
+/// A libfabric provider that keeps the promises of libfabric's pages. tcp/ and verbs/ override what
 /// their providers need beside it.
 class FabricTransport : public Transport {
  public:
@@ -48,7 +48,7 @@ class FabricTransport : public Transport {
   virtual fi_addr_t insert(const uint8_t* address);
   virtual void remove(fi_addr_t address);
   int postMessage(const Part& part, const fi_msg_rma& message);
-  /// Makes a peer of an address that was looked at.
+  /// Makes a peer of a checked address.
   int insertInto(const uint8_t* address, Peer** into);
 
   fabric::Scheme scheme_;

@@ -6,12 +6,12 @@
 
 namespace cinnabar::transport {
 
-/// An endpoint of the first provider of the table that is there for the request, bound to `source`
-/// (fabric::InfoRequest::source).
+/// An endpoint of the first provider of the table that is available for the request, bound to
+/// `source` (fabric::InfoRequest::source).
 fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest& request,
                                                                fabric::RawAddress source);
 
-/// What an endpoint of some network provider needs.
+/// The transport for an endpoint of a network provider.
 std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
                                         std::unique_ptr<fabric::Endpoint> endpoint);
 

@@ -14,8 +14,8 @@
 
 namespace cinnabar::transport {
 
-/// What the provider hands back with a completion. The scratch space comes first: providers that
-/// ask for FI_CONTEXT write there.
+/// What the provider returns with a completion. The scratch space comes first: providers with
+/// FI_CONTEXT write there.
 struct Context {
   enum class Kind : uint8_t { receive, operation, part };
 
@@ -25,8 +25,8 @@ struct Context {
   Kind kind;
 };
 
-/// What to post an operation with. Only this pointer comes back, so it is of the base class: the
-/// records are not standard-layout, and theirs need not be the same.
+/// The context for a post. The completion returns only this pointer, so it has the base class. The
+/// records are not standard-layout, and their address may differ from that of their base.
 inline void* contextOf(Context& record) { return &record; }
 
 /// A receive slot's place at the provider.
@@ -49,7 +49,7 @@ static_assert(kExtentWords == 5);
 constexpr size_t kMostExtents = 256;
 constexpr size_t kExtentsBytes = kMostExtents * sizeof(Extent);
 
-/// The smallest page there is, of which every other is a multiple.
+/// The smallest page; the size of every other page is a multiple of it.
 constexpr uint64_t kPageBytes = 4096;
 
 /// The extents of one transfer. Most have one, which costs no allocation.
@@ -63,8 +63,8 @@ class Extents {
       many_.assign(from, from + count);
     }
   }
-  /// Cuts those of at most `mostBytes` that cross a page of the memory at which they are read,
-  /// which is where `source` says.
+  /// Cuts extents of at most `mostBytes` at the pages of the memory that they are read from.
+  /// `source` gives their address there.
   template <typename F>
   void cutAtPages(size_t mostBytes, F&& source) {
     std::vector<Extent> cut;
@@ -107,7 +107,7 @@ struct Operation : Context {
 
   Type type = Type::send;
   State state = State::idle;
-  /// JavaScript already knows the end. Only the provider still has to let go.
+  /// JavaScript already has the completion. Only the provider still uses the record.
   bool answered = false;
   uint32_t address = 0;
   Peer* peer = nullptr;  // of the address
@@ -121,21 +121,21 @@ struct Operation : Context {
   /// Sends: the message, where it was taken out of its slot while it waited.
   std::unique_ptr<uint8_t[]> parked;
   uint64_t bytes = 0;
-  uint32_t connection = 0;  // sends: which one it was posted to
-  uint64_t done = 0;        // what a transfer has surely moved
+  uint32_t connection = 0;  // sends: the connection of the post
+  uint64_t done = 0;        // transfers: bytes that have certainly moved
   Extents extents;          // transfers
   size_t extent = 0;        // the first that is not posted, or not moved, to its end
-  uint64_t into = 0;        // how far into that one the transport has come
-  bool unproven = false;    // verbs: its last write found no room for the proof
+  uint64_t into = 0;        // the transport's position in that extent
+  bool unproven = false;    // verbs: its last write had no room for the proof
   Operation* next = nullptr;
 };
 
-/// What the peer must have granted.
+/// The right that the peer must have granted.
 inline uint64_t accessFor(const Operation& operation) {
   return operation.type == Operation::Type::read ? fabric::kRemoteRead : fabric::kRemoteWrite;
 }
 
-/// What the provider holds of a transfer: as many extents as one of its calls takes.
+/// A part of a transfer at the provider: as many extents as one of its calls takes.
 struct Part : Context {
   Part() : Context(Kind::part) {}
   Operation* operation = nullptr;
@@ -194,7 +194,7 @@ class OperationQueue {
     tail_ = operation;
     ++length_;
   }
-  /// Puts one back that was taken out.
+  /// Puts back an operation that was taken out.
   void pushFront(Operation* operation) {
     operation->next = head_;
     head_ = operation;

@@ -19,7 +19,7 @@
 
 namespace cinnabar::transport {
 
-/// How many connections others may make, and what they may make a port hold.
+/// The bounds on peers' connections, and on the memory that they make a port hold.
 struct ConnectionBounds {
   uint32_t connections = UINT32_MAX;
   uint32_t idleMs = UINT32_MAX;   // for a connection without a known peer
@@ -38,7 +38,7 @@ struct OpenRequest {
   uint32_t maxIdleConnectionMs = UINT32_MAX;
 };
 
-/// A process of this host, as the kernel knows it. Numbers are those of this process's namespaces.
+/// A process of this host, from the kernel. Numbers are those of this process's namespaces.
 struct ProcessCredentials {
   uid_t uid;
   gid_t gid;
@@ -49,15 +49,15 @@ struct ProcessCredentials {
 /// `release`.
 struct Peer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
-  /// 0, or what operations to it end with, because it is gone; and the transport's own number.
+  /// 0, or the status of its operations after its end; and the transport's own number.
   uint32_t ended = 0;
   uint32_t endedDetail = 0;
   /// The peer's process, where the kernel reports it.
   std::optional<ProcessCredentials> process;
 };
 
-// What posting an operation returns besides 0, which means that the provider has it, and errors.
-constexpr int kDone = 1;      // over, and no completion follows
+// Results of a post besides errors and 0, which means that the provider has the operation.
+constexpr int kDone = 1;      // complete, and no completion follows
 constexpr int kTaken = 2;     // the transport moves it by itself; `advance` reports its end
 constexpr int kTakenNow = 3;  // likewise, and `advance` should be called at once
 
@@ -70,20 +70,20 @@ struct Ended {
 /// A connection of the provider's, where the provider reports connections.
 struct Connection {
   uint64_t number = 0;      // they are numbered from 1 on, as they are made
-  fabric::RawAddress peer;  // where the other side listens, once it has said so
+  fabric::RawAddress peer;  // where the other side listens, once it has sent that
   bool isInbound = false;
   bool isUp = false;  // both sides have greeted each other
 };
 
-/// Connections of others that were not kept, since the port was opened.
+/// Peers' connections that were not kept, since the port was opened.
 struct Turned {
   uint64_t away = 0;       // for lack of descriptors
   uint32_t code = 0;       // the last one's error number
-  uint64_t malformed = 0;  // what they sent was not libfabric's
+  uint64_t malformed = 0;  // for bytes that are not libfabric's
   uint64_t shed = 0;       // ended: they were too many, held too much or belonged to no peer
 };
 
-/// What happened beside the queue.
+/// Events beside the queue.
 struct News {
   struct Unreachable {
     fi_addr_t address;
@@ -105,23 +105,23 @@ struct News {
 /// and three in each poll. docs/design/transport.md has their costs.
 class Transport {
  public:
-  /// Opens the endpoint that suits the request, and what it needs beside it.
+  /// Opens the endpoint for the request, and what the endpoint needs beside it.
   static fabric::Result<std::unique_ptr<Transport>> open(const OpenRequest& request);
 
   virtual ~Transport() = default;
 
   const fabric::EndpointTraits& traits() const { return traits_; }
 
-  /// Lets peers come, once the receives are posted. What went wrong, if anything.
+  /// Admits peers, once the receives are posted. Returns the failure, if any.
   virtual std::optional<fabric::Failure> publish() { return std::nullopt; }
-  /// Ends what peers and the provider do with the port's memory. Nothing but the destructor may be
-  /// called after it; the regions go in between.
+  /// Ends all access of peers and the provider to the port's memory. Then the regions are freed,
+  /// and only the destructor may be called.
   virtual void close(const RegionTable& regions) = 0;
 
   // Facts
   virtual const std::string& name() const { return noName_; }
   virtual fabric::RawAddress address() const = 0;
-  /// Readable when there may be something to do; valid until `close`.
+  /// Readable when the port may have something to do; valid until `close`.
   virtual int waitFd() const { return traits().waitFd; }
   /// Whether `look` reports the end of a peer.
   virtual bool reportsDeath() const { return false; }
@@ -133,7 +133,7 @@ class Transport {
   /// each piece, and `movedBytes` counts them.
   bool movesBytes() const { return movedBytes_ != nullptr; }
   uint64_t movedBytes() const { return movesBytes() ? *movedBytes_ : 0; }
-  /// Whether a peer that cannot be reached answers EAGAIN for ever, so that tries have to thin out.
+  /// Whether an unreachable peer answers EAGAIN for ever, so that tries must become rare.
   virtual bool thinsRetries() const { return true; }
 
   // Peers
@@ -149,13 +149,13 @@ class Transport {
   /// complete for `traits().linger`. Called where the transport `endsConnections`.
   virtual void endConnection(Peer&) {}
 
-  /// Whether `takeNews` has something. Asked in every poll, so it is no call.
+  /// Whether `takeNews` has something. Read in every poll, so it is not a virtual call.
   bool hasNews() const { return news_ != nullptr && news_->load(std::memory_order_relaxed); }
   virtual News takeNews() { return {}; }
   /// Whether the provider's connections are known.
   virtual bool watchesSockets() const { return false; }
   virtual std::vector<Connection> connections() const { return {}; }
-  /// Whether those that are open are counted, and how many there are.
+  /// Whether open connections are counted, and their number.
   virtual bool countsConnections() const { return watchesSockets(); }
   virtual size_t connectionCount() const { return connections().size(); }
   virtual uint64_t connectionsMade() const { return 0; }
@@ -165,17 +165,17 @@ class Transport {
   // Operations. Each has its peer set.
   /// 0, kDone or a negated error; -FI_EAGAIN to be asked again.
   virtual int send(Operation& operation, const uint8_t* bytes, void* descriptor) = 0;
-  /// Sends without a completion, past all that waits. May be lost.
+  /// Sends without a completion, past all waiting operations. The message may be lost.
   virtual void say(Peer& peer, const uint8_t* bytes, size_t length) = 0;
   /// Before the parts of a transfer are posted, at each try. 0, kTaken or kTakenNow, or
   /// -FI_EAGAIN.
   virtual int beginTransfer(Operation&) { return 0; }
-  /// Posts the next part of a transfer: 0 if the provider has it. `*stop` becomes what keeps the
-  /// following parts from being posted, as do the errors that are returned.
+  /// Posts the next part of a transfer: 0 if the provider has it. `*stop` becomes the reason not to
+  /// post the following parts; returned errors stop them, too.
   virtual int postPart(Part&, const fi_msg_rma&, int* /*stop*/) { return -FI_EOPNOTSUPP; }
-  /// After what could be posted of a transfer was.
+  /// After the parts that could be posted now.
   virtual void endTransfer(Operation&) {}
-  /// Something failed on the connection of that number (Operation::connection).
+  /// An operation failed on the connection of that number (Operation::connection).
   virtual void onFailed(Peer&, uint32_t /*connection*/) {}
 
   // Completions
@@ -190,7 +190,7 @@ class Transport {
   // What the transport moves by itself
   virtual const std::vector<Ended>& advance(const RegionTable&) { return nothingEnded_; }
   bool isMoving() const { return isMoving_; }
-  /// Takes the operations back that it moves for an address; the port ends them.
+  /// Takes back the operations that it moves for an address; the port ends them.
   virtual std::vector<Operation*> takeBack(uint32_t /*address*/, Peer&) { return {}; }
 
   // Turns
@@ -199,18 +199,18 @@ class Transport {
   void endTurn() {
     if (hasMoved_) onTurnEnded();
   }
-  /// Looks at what peers do beside the queue; those that are gone are appended. Whether the queue
-  /// should be read before anything else is done.
+  /// Looks at peers' actions beside the queue, and appends ended peers. Returns whether to read the
+  /// queue first.
   virtual bool look(std::vector<Peer*>&) { return false; }
   /// At the end of a poll.
   virtual void endPoll() {}
-  /// Whether `look` is of use at all.
+  /// Whether the transport implements `look`.
   bool looks() const { return looks_; }
   /// Whether to look again soon, whatever the descriptor says.
   virtual bool wantsLook() const { return false; }
 
   // Sleep: announce, ask peers without room to ring, poll once more.
-  /// Whether to `look` before that. What has come beside the queue makes the descriptor readable.
+  /// Whether to `look` before that. Events beside the queue make the descriptor readable.
   virtual bool looksBeforeSleep() const { return looks_; }
   /// 0 to sleep on the descriptor; -FI_EAGAIN if there is something to read.
   virtual int announceSleep() = 0;
@@ -224,7 +224,7 @@ class Transport {
                              std::unique_ptr<fabric::Region>* into) = 0;
   /// Before a region's first use on this side. 0 or a negated error.
   virtual int prepareMemory(fabric::Region&) { return 0; }
-  /// Registers what messages are sent from and received into, where the transport wants that.
+  /// Registers the slots of messages, if the transport needs that.
   virtual int registerSlots(void* /*slab*/, size_t, std::unique_ptr<fabric::Region>*) { return 0; }
   /// Publishes a region's key to peers. False: draw another. `holder`: the one peer that gets the
   /// key; nullptr if any peer may have it.
@@ -242,7 +242,7 @@ class Transport {
   fabric::EndpointTraits traits_;
   const std::atomic<bool>* news_ = nullptr;
   const uint64_t* movedBytes_ = nullptr;
-  // Asked in every turn, so they are no calls.
+  // Read in every turn, so they are not virtual calls.
   bool looks_ = false;
   bool isMoving_ = false;
   bool hasMoved_ = false;  // since the last turn ended

@@ -33,7 +33,7 @@ namespace cinnabar::shm {
 // Neither side trusts the other. A reader fetches a length once and bounds it, and copies a record
 // before it looks inside. A writer treats an impossible position as a full ring.
 
-/// What a record is. Numbers are in memory that processes share: docs/design/shm.md.
+/// The kind of a record. Numbers are in memory that processes share: docs/design/shm.md.
 enum class RecordKind : uint32_t {
   message = 0,
   readAsked = 1,  // ring_copies.h has these
@@ -57,7 +57,7 @@ struct RingPage {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-/// What is in the memory of a ring, and where.
+/// The layout of a ring's memory.
 class RingMapping {
  public:
   static std::unique_ptr<RingMapping> map(int fd, size_t capacity);
@@ -107,10 +107,10 @@ class RingReader {
   static std::unique_ptr<RingReader> create(size_t capacity);
 
   int fd() const { return fd_.get(); }
-  /// The peer has it. The mapping stays.
+  /// The peer has the descriptor. The mapping stays.
   void closeFd() { fd_.reset(); }
   size_t capacity() const { return mapping_->capacity(); }
-  /// The next record, which stays until `pop`. Broken: what lies there is no record.
+  /// The next record, which stays until `pop`. Broken: the bytes there are not a record.
   Look look(Record* into) {
     uint32_t word = mapping_->word(position_).load(std::memory_order_acquire);
     if (word == 0) return Look::nothing;
@@ -159,7 +159,7 @@ class RingWriter {
              size_t secondBytes = 0);
   /// Whether a record of `bytes` bytes has room.
   bool hasRoom(size_t bytes);
-  /// Asks the reader to ring when it has read. Look once more for room afterwards, then sleep.
+  /// Asks the reader to ring after its next read. Look once more for room afterwards, then sleep.
   void setStarved() {
     mapping_->page().starved.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);

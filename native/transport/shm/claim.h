@@ -14,12 +14,12 @@
 
 namespace cinnabar::shm {
 
-/// A port's right to its shm name: an abstract Unix socket, which the kernel lets go of when the
-/// process ends, however it ends.
+/// A port's right to its shm name: an abstract Unix socket, which the kernel frees at the end of
+/// the process, even a killed one.
 ///
 /// A name that is a path is a socket in the file system instead, so that processes in several
-/// network namespaces meet there. A lock on the file PATH.lock says that its owner lives. What a
-/// killed owner has left there is replaced.
+/// network namespaces meet there. A lock on the file PATH.lock shows that its owner lives. The
+/// socket of a killed owner is replaced.
 class ShmClaim {
  public:
   /// Binds the socket. "" picks a unique name.

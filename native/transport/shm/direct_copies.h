@@ -39,7 +39,7 @@ class DirectCopies {
   Doorbell& doorbell_;
   transport::OperationQueue copies_;
   uint64_t spentNs_ = 0;   // in this turn
-  uint64_t slowdown_ = 1;  // by which their pieces are smaller than at most
+  uint64_t slowdown_ = 1;  // the factor by which their pieces are smaller
 };
 
 }  // namespace cinnabar::shm

@@ -68,19 +68,19 @@ class Doorbell {
   uint32_t copies_ = 0;
 };
 
-/// What was found when a ring was looked for.
+/// The result of a look for a ring.
 enum class RingTaken { none, ring, ended };
 
 /// Takes one ring of the peer out of a socket, without waiting. Ended: the socket is at its end, or
-/// what came is no ring.
+/// the bytes were not a ring.
 RingTaken takeRing(int socket);
 
 /// A peer's doorbell: a page that the peer sent, and the socket to it.
 class RemoteDoorbell {
  public:
   /// Owns the page from now on, whatever it returns; the socket outlives this. nullptr unless the
-  /// page cannot shrink under our mapping, which would raise SIGBUS, and only its owner can write
-  /// it.
+  /// page keeps its size and only its owner can write it. A page that shrinks under our mapping
+  /// would raise SIGBUS.
   static std::unique_ptr<RemoteDoorbell> adopt(base::Fd page, int socket);
   ~RemoteDoorbell();
 

@@ -10,29 +10,29 @@
 
 namespace cinnabar::shm {
 
-// What two shm ports say to each other over their Unix socket (SOCK_SEQPACKET: a message each):
+// The messages of two shm ports over their Unix socket (SOCK_SEQPACKET: a message each):
 //
 //   connecting side          accepting side
 //   hello, 3 descriptors ->
 //                        <-  hello, 3 descriptors
 //
-// or, where the accepting side has no descriptor left, or as many neighbours as it may have,
+// or, if the accepting side has no descriptor left, or its most neighbours already,
 //
 //                        <-  crowded, or full
 //
-// or, where the two lay out what they share in different ways,
+// or, if the two have different layouts of the shared memory,
 //
 //                        <-  refused
 //
-// A side posts as soon as it has the other's hello: the ring to write to came along. After this the
-// socket carries rings alone (doorbell.h), a byte each; its end is the end of the peer.
+// A side posts as soon as it has the other's hello, which carries the ring to write to. After this
+// the socket carries only rings (doorbell.h), a byte each; its end is the end of the peer.
 
 constexpr size_t kPortNameMax = 64;
 
 enum class HelloKind : uint32_t { hello = 1, full = 2, refused = 3, crowded = 4 };
 
-/// The one message format; fixed size, both sides are of one machine. The first three words stay as
-/// they are in every version.
+/// The one message format; fixed size, both sides are of one machine. The first three words are the
+/// same in every version.
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
   /// Numbers this message and all that two ports share: doorbell, keys, rings and their records.
@@ -42,12 +42,12 @@ struct HelloMessage {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
   uint32_t kind = 0;
-  /// What one of the sender's receive slots holds. A longer message has no place there.
+  /// The capacity of the sender's receive slots. A longer message does not fit.
   uint32_t slotBytes = 0;
   /// The capacity of the ring that the sender reads.
   uint64_t ringBytes = 0;
-  /// A number and where it lies in the sender's memory: a peer that can read it there can copy to
-  /// and from the process directly.
+  /// A number and its address in the sender's memory. A peer that can read it there can copy to and
+  /// from the process directly.
   uint64_t proof = 0;
   uint64_t proofAt = 0;
   char name[kPortNameMax + 1] = {};
@@ -76,8 +76,8 @@ struct HelloDescriptors {
 /// 0 or an errno.
 int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& along = {});
 
-/// Takes no descriptors from the socket any more, where the kernel can refuse them (Linux 6.16). To
-/// close one that a peer made slow to close would hold this thread.
+/// Makes the socket refuse descriptors, if the kernel can (Linux 6.16). A peer could send a
+/// descriptor that is slow to close, which would block this thread.
 void refuseDescriptors(int socket);
 
 /// Reads one message without blocking. Every descriptor that came along is owned or closed,

@@ -19,7 +19,7 @@
 
 namespace cinnabar::shm {
 
-/// One socket to another shm port, and what was learned over it. Two ports that connect to each
+/// One socket to another shm port, and the facts learned over it. Two ports that connect to each
 /// other at the same moment have two.
 struct Neighbour : transport::Peer {
   enum class State {
@@ -40,7 +40,7 @@ struct Neighbour : transport::Peer {
   uint32_t references = 0;               // addresses that name it
   std::unique_ptr<RemoteDoorbell> doorbell;
   std::unique_ptr<RemoteKeys> keys;
-  /// What it writes and we read. Stays for as long as something is in it.
+  /// The ring that the neighbour writes and we read. Stays until it is drained.
   std::unique_ptr<RingReader> inbound;
   std::unique_ptr<RingWriter> outbound;
   RingExchange exchange;  // copies, where they go through the rings
@@ -91,16 +91,16 @@ class Neighbours {
   const std::vector<Neighbour*>& readable() const { return readable_; }
   /// The neighbour has sent what no honest peer sends.
   void expel(Neighbour& neighbour);
-  /// The same for the one that never ends a copy.
+  /// The same for a neighbour that never ends a copy.
   void expel(const UnderWay& copy);
 
-  /// The copies that may still use what was just taken out of the key table: those of the process
-  /// `holder`, or of all where it is 0. A process may copy by any of its ports, whichever was given
-  /// the key. Neighbours that come later map the table as it is then.
+  /// The copies that may still use a key that was just removed from the table: those of the process
+  /// `holder`, or of all if it is 0. A process may copy by any of its ports, whichever got the key.
+  /// Later neighbours map the table as it is then.
   std::vector<UnderWay> copiesUnderWay(pid_t holder) const;
   bool isCopying(const UnderWay& copy) const;
   size_t count() const { return all_.size(); }
-  /// Those that were not met for lack of descriptors.
+  /// Connections that were refused for lack of descriptors.
   const transport::Turned& turned() const { return turned_; }
 
  private:

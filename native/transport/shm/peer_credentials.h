@@ -15,7 +15,7 @@ namespace cinnabar::shm {
 /// connect or listen. Later changes of the process do not show.
 std::optional<transport::ProcessCredentials> credentialsOf(int socket);
 
-/// Whether shared memory may be mapped with such a process: one of this user, or of root.
+/// Whether shared memory may be mapped with such a process: it belongs to this user, or to root.
 bool isTrusted(const transport::ProcessCredentials& process);
 
 /// Whether `uid` may show users outside of this user namespace. The kernel shows all of them as one

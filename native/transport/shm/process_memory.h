@@ -19,7 +19,8 @@ namespace cinnabar::shm {
 /// CINNABAR_PTRACER only a process that has its user to itself (`isAlone`) and no secrets does so.
 void permitProcessCopies();
 
-/// This process has secrets: it gives no such permission, and takes back what it gave by itself.
+/// This process has secrets: it gives no such permission, and revokes the one that it gave by
+/// itself.
 void withholdProcessCopies();
 
 /// Whether all processes of this user are in the control group of this one, as in a container or a
@@ -31,11 +32,11 @@ bool isAlone(const std::string& proc = "/proc");
 /// (PR_SET_PTRACER_ANY).
 unsigned long permittedTracer(std::string_view choice, pid_t parent);
 
-/// Whether copies to and from `pid` work: the peer said that `proof` lies at `at`.
+/// Whether copies to and from `pid` work: the peer sent `proof` and its address `at`.
 bool canCopy(pid_t pid, uint64_t at, uint64_t proof);
 
-/// Copies pairs of runs, each pair of one length; at most IOV_MAX of them. 0, or an errno; `*done`
-/// is what surely moved in any case. Uses up the vectors.
+/// Copies pairs of runs, each pair of one length; at most IOV_MAX of them. 0, or an errno. `*done`
+/// is the number of bytes that certainly moved. Uses up the vectors.
 int copyFrom(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
 int copyTo(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
 

@@ -19,7 +19,7 @@ namespace cinnabar::shm {
 
 struct Neighbour;
 
-/// What the records of copies begin with.
+/// The head of the records of copies.
 struct CopyHead {
   uint64_t id;   // the asker's
   uint64_t key;  // of requests, as are the next two
@@ -63,10 +63,10 @@ class RingCopies {
   void add(transport::Operation& operation);
   /// Takes a record that is not a message. False: no honest peer sends this record.
   bool take(Neighbour& neighbour, const Record& record);
-  /// Asks and answers for as far as rings have room. Operations that are over are appended.
+  /// Sends requests and answers as far as rings have room. Appends finished operations.
   void advance(const std::vector<Neighbour*>& neighbours, const transport::RegionTable& regions,
                std::vector<transport::Ended>& over);
-  /// Takes an address's operations out. What was asked for them is ignored when it comes.
+  /// Takes an address's operations out. Answers to their requests are ignored.
   std::vector<transport::Operation*> takeBack(uint32_t address, Neighbour& neighbour);
 
   /// Whether `advance` has something to do.

@@ -12,8 +12,8 @@
 namespace cinnabar::tcp {
 
 /// The keys of a port's memory that transfers of peers use at this moment. The provider looks at a
-/// key once, when the header of a transfer comes; after that it goes on until the last byte, also
-/// when the key has been withdrawn meanwhile.
+/// key once, when the header of a transfer comes. After that the transfer goes on until the last
+/// byte, even if the key has been withdrawn meanwhile.
 class KeysInUse {
  public:
   void begin(uint64_t key);
@@ -47,10 +47,10 @@ class ConnectionKeys {
   void clear();
 
   void beginWrite(const TransferKeys& keys);
-  /// The message that comes in has ended; it may have been a write.
+  /// The incoming message has ended; it may have been a write.
   void endWrite();
   void beginRead(const TransferKeys& keys);
-  /// Reads that are not answered to their end.
+  /// Reads without a whole answer.
   size_t reads() const { return reads_.size() - firstRead_; }
   void endRead();
   bool uses(uint64_t key) const;

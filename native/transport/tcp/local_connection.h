@@ -6,10 +6,10 @@
 
 namespace cinnabar::tcp {
 
-/// Takes congestion control that paces off a connection that never leaves this host. BBR, which
-/// many systems have as their default, sends by a timer; on loopback that halves the speed and
-/// there is nothing to avoid. Reno does not pace, and every kernel allows it to everybody. Does
-/// nothing to a connection with another host. errno stays as it is.
+/// Removes congestion control that paces from a connection within this host. BBR, the default of
+/// many systems, sends by a timer; on loopback that halves the speed and avoids no congestion. Reno
+/// does not pace, and every kernel allows it to every user. Leaves connections with other hosts as
+/// they are. errno stays as it is.
 void unpaceIfLocal(int fd, const sockaddr_in6& peer);
 
 }  // namespace cinnabar::tcp

@@ -51,8 +51,8 @@ ssize_t breakOff(int fd, Socket& socket) {
   return -1;
 }
 
-/// The connection claims the address of a peer that lives. The other side hears what it hears of
-/// one of two connections at once; the provider, that the connection was reset.
+/// The connection claims the address of a living peer. The other side gets the
+/// refusal for one of two simultaneous connections; the provider learns of a reset connection.
 ssize_t refuse(int fd, Socket& socket) {
   const auto said = ControlMessage::refusal();
   ::send(fd, said.data(), said.size(), MSG_NOSIGNAL);

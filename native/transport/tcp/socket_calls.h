@@ -29,7 +29,7 @@ class MoreFollows {
   MoreFollows& operator=(const MoreFollows&) = delete;
 };
 
-/// What still waits for more leaves.
+/// Sends the data that wait for more.
 void sendWhatWaits();
 
 }  // namespace cinnabar::tcp

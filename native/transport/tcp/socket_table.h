@@ -14,10 +14,10 @@ namespace cinnabar::tcp {
 
 class SocketWatch;
 
-/// A descriptor that libfabric has made, from when it was made until it is closed.
+/// A descriptor that libfabric has made, until it is closed.
 ///
-/// The thread that makes libfabric's call changes it, and libfabric makes no two calls on one
-/// socket at once. What other threads read is atomic, or changes only under its watch's lock.
+/// The thread of libfabric's call changes it, and libfabric makes no two calls on one socket at
+/// once. Members that other threads read are atomic, or change only under the watch's lock.
 struct Socket {
   enum class Stage : uint8_t {
     none,        // not libfabric's
@@ -59,9 +59,9 @@ class SocketTable {
   }
   /// A fresh entry; nullptr if the table ends before the descriptor, or there is no memory.
   static Socket* make(int fd, Socket::Stage stage);
-  /// To be called before the descriptor is closed: its number may be given again at once.
+  /// Call it before the descriptor is closed: the kernel may reuse its number at once.
   static void drop(Socket& socket);
-  /// Calls `visit(fd, socket)` for all that are there.
+  /// Calls `visit(fd, socket)` for every socket.
   template <typename F>
   static void each(F&& visit) {
     for (size_t i = 0; i < kChunks; ++i) {

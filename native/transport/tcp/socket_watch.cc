@@ -40,7 +40,7 @@ constexpr uint64_t kClosingNs = 100'000'000;
 // TCP_ESTABLISHED of the kernel, which linux/tcp.h does not have.
 constexpr uint8_t kEstablished = 1;
 
-/// What the kernel knows of a connection; nothing for what is none.
+/// The kernel's report on a connection; nullopt for a descriptor that is not a connection.
 std::optional<tcp_info> infoOf(int fd) {
   tcp_info info{};
   socklen_t length = sizeof info;

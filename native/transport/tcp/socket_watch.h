@@ -102,15 +102,15 @@ class SocketWatch {
   void onMoved(size_t bytes) { movedBytes_ += bytes; }
   /// `socket` is a connection, as it is now.
   void onConnection(int fd, Socket& socket);
-  /// Whether a peer that the port knows has a connection already. A connection that claims its
-  /// address then is another's, or that of a peer that has died without a word: the kernel asks the
-  /// other end of the connection that is there.
+  /// Whether a peer that the port knows has a connection already. A second connection with its
+  /// address then belongs to another process, or the peer of the first has died silently. The
+  /// kernel probes the other end of the first connection.
   bool isTaken(const fabric::RawAddress& peer);
   void onUnreachable(const Socket& socket, int code);
   /// A part of a message has come, or the rest of it.
   void onHeld(Socket& socket);
-  /// There is no descriptor for another connection. Ends the connections that have not identified
-  /// themselves for too long. Returns whether the provider will close some, so that new ones can
+  /// No descriptor is left for another connection. Ends connections that have waited too long for
+  /// their peer's identity. Returns whether the provider will close some, so that new ones can
   /// wait.
   bool makeRoom();
   /// `count` connections were accepted and turned away at once, for lack of descriptors (`code`).
@@ -123,19 +123,19 @@ class SocketWatch {
   bool filters_ = false;
   transport::ConnectionBounds bounds_;
   std::atomic<bool> hasStrangers_ = false;
-  // Used by the port's thread alone, which makes the provider's calls.
+  // Used only by the port's thread, which makes the provider's calls.
   uint32_t holding_ = 0;  // connections with a message that has come in part
   uint64_t sweptNs_ = 0;
   uint64_t movedBytes_ = 0;
   std::atomic<bool> news_ = false;
-  mutable std::mutex mutex_;  // guards all that follows
+  mutable std::mutex mutex_;  // guards all members below
   News pending_;
   uint64_t made_ = 0;
   struct Known {
     transport::Connection connection;
     uint64_t sinceNs = 0;
     uint64_t unknownSinceNs = 0;  // when it was up, or its peer was forgotten
-    uint64_t endedNs = 0;         // when this side ended it; 0 if it did not
+    uint64_t endedNs = 0;         // when this side ended it; 0 if it is open
     bool isEnding() const { return endedNs != 0; }
     bool isCutOff = false;  // by endAll: no user is left to notify
   };
@@ -147,11 +147,11 @@ class SocketWatch {
   bool isReached(const fabric::RawAddress& peer) const;
   void end(int fd, Known& known);
   void shed(int fd, Known& known);
-  std::unordered_map<std::string, uint32_t> admitted_;  // how often, by the bytes of the address
+  std::unordered_map<std::string, uint32_t> admitted_;  // count, by the bytes of the address
   std::unordered_map<int, Known> known_;  // by descriptor; listeners have the number 0
 };
 
-/// An address as it is compared: without what is not part of it.
+/// An address in the form for comparisons: with the compared fields only.
 fabric::RawAddress addressOf(const sockaddr_in6& peer);
 
 }  // namespace cinnabar::tcp

@@ -19,13 +19,13 @@ constexpr size_t kControlDataBytes = 8;   // struct xnet_rdm_cm
 constexpr size_t kLeastHeaderBytes = 16;  // struct xnet_base_hdr
 constexpr size_t kMostHeaderBytes = 120;  // that, data, and four extents
 
-/// What a control message asks or answers.
+/// The kind of a control message.
 enum class Control : uint8_t { request, response, refusal };
 
 /// The control message at the start of a connection, as far as it has come.
 class ControlMessage {
  public:
-  /// Takes bytes; false if no message of the provider's begins so.
+  /// Takes bytes; false if no message of the provider begins with them.
   bool take(const uint8_t* bytes, size_t length, bool isRequest);
   bool isWhole() const { return have_ == kControlBytes + kControlDataBytes; }
   bool isRefusal() const;
@@ -43,7 +43,7 @@ class ControlMessage {
   size_t have_ = 0;
 };
 
-/// The header of a message, once all of it is there.
+/// The header of a message, once it has come whole.
 struct Header {
   const uint8_t* bytes;
 
@@ -107,7 +107,7 @@ class MessageWalk {
   bool isInside() const { return payload_ > 0; }
 
  private:
-  uint64_t payload_ = 0;  // bytes of the present message's that are to come
+  uint64_t payload_ = 0;  // bytes of the present message that are to come
   uint8_t have_ = 0;      // of the present header
   uint8_t need_ = kLeastHeaderBytes;
   std::array<uint8_t, kMostHeaderBytes> header_{};
@@ -121,7 +121,8 @@ class MessageWalk {
 /// honest provider sends, and with what this side has requested.
 class StreamFilter {
  public:
-  /// Bytes that came. How many of them the provider may have; all, unless the stream is bad.
+  /// Takes bytes that came. Returns how many of them the provider may have: all, unless the stream
+  /// is bad.
   size_t onReceived(const uint8_t* bytes, size_t length) {
     moved_ += length;
     auto judge = [this](const Header& header) {
@@ -152,10 +153,10 @@ class StreamFilter {
 
   MessageWalk in_;
   MessageWalk out_;
-  uint64_t messages_ = 0;  // that have begun
+  uint64_t messages_ = 0;  // messages that have begun
   uint64_t present_ = 0;   // the number of the one that began last; 0 if it takes no receive
   enum class Asks : uint8_t { nothing, acknowledgement, data } asks_ = Asks::nothing;
-  bool isAnswering_ = false;  // what is leaving is the answer to a read
+  bool isAnswering_ = false;  // the bytes that leave are the answer to a read
   uint64_t moved_ = 0;
   ConnectionKeys* keys_ = nullptr;
   uint32_t acknowledgements_ = 0;  // that the other side owes

@@ -51,7 +51,7 @@ class TcpTransport : public transport::FabricTransport {
   };
   std::multimap<fabric::RawAddress, Known> known_;
 
-  /// A region that was withdrawn in the middle of transfers of peers.
+  /// A region that was withdrawn during transfers of peers.
   struct Awaited {
     uint64_t key;
     std::vector<SocketWatch::Use> uses;

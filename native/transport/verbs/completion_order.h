@@ -19,10 +19,10 @@ namespace cinnabar::verbs {
 /// another request soon has the same pointer.
 class CompletionOrder {
  public:
-  /// A request is about to be posted that its poster knows as `id`. Returns what the device is to
-  /// know it as.
+  /// The poster is about to post a request that it knows as `id`. Returns the request's id for the
+  /// device.
   uint64_t begin(QueuePairHandle* pair, uint64_t id);
-  /// It could not be posted.
+  /// The request could not be posted.
   void refuse(uint64_t number);
   /// Whether the device's completion is for a request that got a number here.
   static bool isNumber(uint64_t id);
@@ -33,7 +33,8 @@ class CompletionOrder {
   bool take(CompletionQueue* queue, WorkCompletion* into);
   /// The connection is closed: its remaining completions are dropped.
   void forget(QueuePairHandle* pair);
-  /// From now on as soon as they come; the end of connections cannot be seen.
+  /// From now on reports completions as soon as they come; the end of connections is not visible
+  /// then.
   void giveUpOrder() { isOrdered_ = false; }
 
  private:

@@ -26,16 +26,16 @@ class ConnectionAddresses {
   /// `endpoint` outlives this.
   explicit ConnectionAddresses(fabric::Endpoint& endpoint) : endpoint_(endpoint) {}
 
-  /// FI_ADDR_NOTAVAIL if the address cannot be inserted. One that is inserted twice wants to be
+  /// FI_ADDR_NOTAVAIL if the address cannot be inserted. An address that was inserted twice must be
   /// removed twice.
   fi_addr_t insert(const uint8_t* address);
   void remove(fi_addr_t address);
 
-  /// What came of a post to the address. The number of the connection it went to, which
-  /// `disconnect` wants.
+  /// Notes the result of a post to the address. Returns the number of its connection, for
+  /// `disconnect`.
   uint32_t onPosted(fi_addr_t address, ssize_t status);
-  /// Something posted to connection `number` has failed, so that one is broken, whether the
-  /// provider has noticed or not: the next post makes another.
+  /// An operation on connection `number` has failed, so the connection is broken, even if the
+  /// provider has not noticed. The next post makes another.
   void disconnect(fi_addr_t address, uint32_t number);
   /// The address has no user any more. Ends the connection that it has now.
   void disconnect(fi_addr_t address);
@@ -47,14 +47,14 @@ class ConnectionAddresses {
   bool isResting(fi_addr_t address);
 
  private:
-  /// What came of the last post: the provider took it, was to be asked again, or could not begin a
-  /// connection.
+  /// The result of the last post: accepted, to be tried again, or failed to begin a connection.
   enum class Last : uint8_t { none, taken, deferred, failed };
   struct Known {
     uint32_t uses = 0;
-    uint32_t connection = 0;  // how many have been ended by `disconnect`
+    uint32_t connection = 0;  // the number of those that `disconnect` has ended
     Last last = Last::none;
-    std::chrono::steady_clock::time_point since;  // it was inserted, or a connection ended
+    // its insertion, or the end of its last connection
+    std::chrono::steady_clock::time_point since;
     std::chrono::steady_clock::time_point restsUntil;
     fabric::RawAddress raw;
   };
@@ -66,7 +66,7 @@ class ConnectionAddresses {
 
   fabric::Endpoint& endpoint_;
   std::unordered_map<fi_addr_t, Known> known_;
-  bool rests_ = false;  // perhaps some of them
+  bool rests_ = false;  // some addresses may rest
 };
 
 }  // namespace cinnabar::verbs

@@ -13,15 +13,15 @@
 
 namespace cinnabar::verbs {
 
-/// What happened to a queue pair.
+/// An event of a queue pair.
 struct QueuePairEvent {
   enum class Kind : uint32_t {
     /// A peer asks for a connection. `pair` is the number of the queue pair that it may become.
     requested = 0,
-    /// What was posted with `token` is done, with so many bytes.
+    /// The work posted with `token` is done, with so many bytes.
     completed = 1,
-    /// The connection is over, and with it all that was posted. `status` is 0, or why: an error
-    /// number of libfabric.
+    /// The connection is over, and with it all posted work. `status` is 0, or an error number of
+    /// libfabric.
     ended = 2,
   };
   Kind kind;
@@ -31,7 +31,7 @@ struct QueuePairEvent {
   uint32_t bytes;
 };
 
-/// What can be posted to a queue pair.
+/// The kinds of work for a queue pair.
 enum class Work : uint32_t { receive = 0, send = 1, read = 2, write = 3 };
 
 /// Listens at the address of an RDMA device for connected queue pairs of programs that do not use
@@ -60,13 +60,13 @@ class QueuePairs {
   int registerMemory(uint8_t* bytes, size_t length);
   void deregister(uint32_t memory);
 
-  /// Makes the queue pair that a peer asked for, with room for so much posted work: 0 or a negated
+  /// Makes the queue pair for a peer's request, with room for so much posted work: 0 or a negated
   /// error. Receives may be posted from now on.
   int open(uint32_t pair, uint32_t sends, uint32_t receives);
   /// Accepts the connection: 0 or a negated error.
   int accept(uint32_t pair);
-  /// Ends the connection, or refuses it. The device does not touch memory for it any more, and no
-  /// event of it comes.
+  /// Ends the connection, or refuses it. The device does not touch memory for it any more, and it
+  /// has no further event.
   void close(uint32_t pair);
 
   struct Posted {
@@ -82,7 +82,7 @@ class QueuePairs {
   /// 0 or a negated error. One event follows: of the token, or of the end of the pair.
   int post(uint32_t pair, const Posted& posted);
 
-  /// Takes at most so many events. Where more are there, `fd` stays readable.
+  /// Takes at most so many events. If more are left, `fd` stays readable.
   size_t take(QueuePairEvent* into, size_t most);
 
  private:

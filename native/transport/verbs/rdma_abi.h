@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// The beginnings of librdmacm's and libibverbs' structures, as far as they are read here. Both
-// libraries keep this ABI (RDMACM_1.0, IBVERBS_1.1) since 2008. Their headers are not needed for a
-// build, as the libraries are not for a start. Where they are, the compiler compares them: in a
-// checkout with the tests, and in the builds of binaries.
+// The beginnings of librdmacm's and libibverbs' structures, as far as the code here reads them.
+// Both libraries keep this ABI (RDMACM_1.0, IBVERBS_1.1) since 2008. A build does not need their
+// headers, and a start does not need the libraries. If the headers exist, the compiler compares the
+// structures: in a checkout with the tests, and in the builds of binaries.
 #if __has_include(<rdma/rdma_cma.h>)
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -72,7 +72,7 @@ struct QueuePairHandle {
 
 struct EventHandle;
 
-/// struct rdma_cm_id, of which only librdmacm makes any.
+/// struct rdma_cm_id; only librdmacm makes it.
 struct ConnectionHandle {
   DeviceContext* verbs;
   void* channel;

@@ -16,8 +16,8 @@ namespace cinnabar::verbs {
 struct Refusal {
   fabric::RawAddress local;
   fabric::RawAddress peer;
-  /// Inside the call that connects. Up to libfabric 1.17 the connection is then in the making for
-  /// ever, until its address is removed.
+  /// Inside the call that connects. libfabric up to 1.17 then never completes the connection, until
+  /// its address is removed.
   bool isInside = false;
 };
 
@@ -50,8 +50,8 @@ class RefusalWatch {
   std::atomic<bool> news_ = false;
 };
 
-/// Hands a refusal to the watches of its host; for the functions that stand in librdmacm's place,
-/// and for tests.
+/// Gives a refusal to the watches of its host; for the functions that replace librdmacm's, and for
+/// tests.
 void tellRefusal(const Refusal& refusal);
 
 }  // namespace cinnabar::verbs

@@ -21,7 +21,7 @@ namespace cinnabar::verbs {
 ///   failure, but the request is flushed in its turn (siw_post_send of libsiw). Here such a request
 ///   counts as posted, and completes once.
 ///
-/// Mended, each request completes once and in order. When a connection closes, libfabric
+/// With the repair, each request completes once and in order. When a connection closes, libfabric
 /// completes the requests that the device never completed: all of them were flushed.
 ///
 /// Call it when libfabric has the device open, before anything is posted, once for each device. It
@@ -31,7 +31,7 @@ void mendSoftIwarp();
 /// The same for one device's table of functions.
 void mendSoftIwarp(DeviceOperations& operations);
 
-/// A connection's queue pair is gone; another may soon be at its place.
+/// A connection's queue pair was destroyed; another may soon have its address.
 void forgetSoftIwarp(QueuePairHandle* pair);
 
 }  // namespace cinnabar::verbs

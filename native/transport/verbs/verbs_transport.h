@@ -8,8 +8,8 @@
 
 namespace cinnabar::verbs {
 
-/// What rxm over RDMA devices needs: connections that are ended when something failed on them, and
-/// writes that are proved to have arrived. docs/design/verbs.md.
+/// What rxm over RDMA devices needs: the end of connections after a failure, and a proof that
+/// writes have arrived. docs/design/verbs.md.
 class VerbsTransport : public transport::FabricTransport {
  public:
   VerbsTransport(fabric::Scheme scheme, std::unique_ptr<fabric::Endpoint> endpoint);
@@ -27,8 +27,7 @@ class VerbsTransport : public transport::FabricTransport {
   void remove(fi_addr_t address) override;
 
  private:
-  /// Writes of the operation that is being posted, behind which no proof is posted yet. Within one
-  /// call of the port only.
+  /// Writes of the present operation without a posted proof. Within one call of the port only.
   struct Unproven {
     transport::Part* last = nullptr;  // has the bytes of all of them
     size_t first = 0;                 // extent
