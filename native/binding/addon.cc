@@ -296,7 +296,7 @@ Napi::Value connections(const Info& info) {
   Used holder(info);
   if (!holder) return number(info, -EBADF);
   const transport::Transport& transport = holder->port->transport();
-  // In this order: one that is made in between is in the list and not in the number.
+  // In this order: a connection made in between is in the list and not in the number.
   auto made = static_cast<double>(transport.connectionsMade());
   std::vector<transport::Connection> all = transport.connections();
   Napi::Array open = Napi::Array::New(env, all.size());

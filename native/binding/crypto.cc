@@ -14,7 +14,7 @@ using crypto::Aead;
 using crypto::kTagBytes;
 using Info = Napi::CallbackInfo;
 
-// The highest whole number that JavaScript counts to.
+// The highest whole number of JavaScript's exact ones.
 constexpr uint64_t kMostNumber = (uint64_t{1} << 53) - 1;
 
 /// The memory of a Uint8Array, which may be empty.
@@ -86,7 +86,7 @@ Napi::Value aeads(const Info& info) {
   return number(info, instance == nullptr ? 0 : static_cast<int64_t>(instance->aeads.count()));
 }
 
-/// What lies in one piece of memory: the AAD, the text, the tag.
+/// The parts of one piece of memory: the AAD, the text, the tag.
 struct Message {
   Aead* aead = nullptr;
   uint8_t* aad = nullptr;

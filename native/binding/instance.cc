@@ -16,9 +16,9 @@ bool Instance::attach(napi_env env) {
     delete shared;
     return false;
   }
-  // Asynchronous, because the loop must turn once more to let go of the poll handles. It runs when
-  // a worker ends or is terminated, and when the main thread's loop runs dry; not at process.exit()
-  // on the main thread, see claim.cc.
+  // Asynchronous, because the loop must turn once more to release the poll handles. It runs when a
+  // worker ends or is terminated, and when the main thread's loop becomes empty. It does not run at
+  // process.exit() on the main thread, see claim.cc.
   auto clean = [](napi_async_cleanup_hook_handle handle, void* data) {
     Shared instance = *static_cast<Shared*>(data);
     instance->cleanup_ = handle;
@@ -52,8 +52,8 @@ void Instance::closeAll() {
 }
 
 void Instance::release(PortHolder& holder) {
-  // First the guard ends, which wakes the loop and uses the port; then the loop forgets the
-  // descriptor, then the port closes it; only then may the buffers go.
+  // First the guard ends, which wakes the loop and uses the port. Then the loop releases the
+  // descriptor, and the port closes it. Only then may the buffers be freed.
   holder.guard.reset();
   releaseWake(holder.wake);
   holder.port->close();

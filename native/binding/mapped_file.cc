@@ -126,7 +126,7 @@ Napi::Value mapFile(const Info& info) {
       napi_get_value_bool(env, info[3], &request.allocates) != napi_ok) {
     return failureObject(env, {"mapFile", EINVAL, "EINVAL", "a descriptor, a length, two flags"});
   }
-  // Now, because its owner may close it as soon as this returns.
+  // Now, because the descriptor's owner may close it as soon as this returns.
   request.file = base::Fd(fcntl(static_cast<int>(file), F_DUPFD_CLOEXEC, 0));
   if (instance->lostPages) request.alarm = instance->lostPages->alarm;
   auto* mapping = new Mapping(env, std::move(request));

@@ -56,8 +56,8 @@ Napi::Value allocate(const Info& info) {
   return noMemory(info, bytes);
 }
 
-/// Takes the buffer's memory away from JavaScript, which gives it back without waiting for a
-/// collection. Registrations keep the pages until they are gone, too.
+/// Detaches the buffer's memory from JavaScript, without waiting for a collection. Registrations
+/// keep the pages until they end, too.
 Napi::Value release(const Info& info) {
   uint8_t* bytes;
   size_t length;
@@ -82,7 +82,8 @@ napi_status showInBuffer(napi_env env, const std::shared_ptr<Allocation>& alloca
   };
   napi_status status = napi_create_external_arraybuffer(env, allocation->bytes() + offset, length,
                                                         letGo, owner, buffer);
-  // Only these come before Node has taken the finalizer, which it may have called by now otherwise.
+  // Only these statuses come before Node has taken the finalizer; after the others Node may have
+  // called it.
   if (status == napi_no_external_buffers_allowed || status == napi_pending_exception ||
       status == napi_cannot_run_js) {
     delete owner;

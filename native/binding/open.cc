@@ -15,7 +15,7 @@ namespace {
 
 using Info = Napi::CallbackInfo;
 
-/// What JavaScript asked for. Its values are fetched once: what is checked is what is held,
+/// JavaScript's request. Its values are read once, so that the checked values are the used ones,
 /// whatever a getter does.
 struct Asked {
   engine::PortRequest request;
@@ -27,7 +27,7 @@ struct Asked {
   bool isSecured = false;
 };
 
-/// nullptr, or what is wrong with the request.
+/// nullptr, or the fault of the request.
 const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
   auto get = [&](const char* name) -> napi_value { return object.Get(name); };
   engine::PortRequest& request = asked->request;
@@ -101,7 +101,8 @@ void callBack(Instance* instance, PortHolder* holder) {
   instance->call(holder->onWake);
 }
 
-/// Whether JavaScript need not be called: it is awake, or what has come is dealt with here.
+/// Whether JavaScript need not be called: it is awake, or the port has handled the completions
+/// itself.
 bool needsNoCall(PortHolder* holder) {
   if (!holder->port->isAsleep()) return true;
   auto lock = holder->guard->drive();
@@ -111,7 +112,7 @@ bool needsNoCall(PortHolder* holder) {
   return true;
 }
 
-/// What JavaScript learns about an open port.
+/// The properties of an open port for JavaScript.
 Napi::Object openedObject(Napi::Env env, uint32_t number, fabric::Scheme scheme,
                           engine::Port& port) {
   const fabric::EndpointTraits& traits = port.traits();

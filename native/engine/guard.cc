@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kForEver = UINT64_MAX;
 
-// An owner that has not come for so long is absent. Less would be taken by a collector's pause, or
-// by another process on its processor.
+// An owner without progress for so long is absent. A shorter time could be a pause of the
+// collector, or another process on its processor.
 constexpr uint64_t kLeaveNs = 5 * kMs;
 // The owner of a polled port comes at least each 10 ms (binding/wake.cc).
 constexpr uint64_t kPolledLeaveNs = 40 * kMs;
@@ -27,15 +27,15 @@ constexpr uint64_t kPolledLeaveNs = 40 * kMs;
 // the descriptor. It does not while there is traffic: it would wake each time that its owner does.
 constexpr uint64_t kSeldomNs = 40 * kMs;
 constexpr uint64_t kQuietNs = 1000 * kMs;
-// Between turns where there is no room for what comes, or where the owner has the lock.
+// Between turns when the ring is full, or when the owner has the lock.
 constexpr uint64_t kPauseNs = kMs;
-// So many guards of one owner look as often as one alone would. More share their looks: else
-// their owner, which they wait for, would get no processor.
+// So many guards of one owner look as often as a single guard. More guards share their looks.
+// Otherwise their owner, which they wait for, would get no processor.
 constexpr uint64_t kGuardsAtOnce = 16;
 constexpr uint64_t kLongestLeaveNs = 200 * kMs;
 constexpr uint64_t kLongestPauseNs = 100 * kMs;
-// A port that its owner has not come to for so long is left, though the owner is at others. Peers
-// give a process up after a second.
+// A port without its owner for so long counts as absent, even if the owner serves its other ports.
+// Peers give a process up after a second.
 constexpr uint64_t kNeglectNs = 250 * kMs;
 
 constexpr int kExitWaits = 1000;
@@ -64,7 +64,7 @@ class ExitGate {
   }
   void close() {
     closed_ = true;
-    // Bounded, should a guard be caught inside the provider.
+    // Bounded, in case a guard is caught inside the provider.
     for (int i = 0; i < kExitWaits && inside_ > 0; ++i) usleep(kExitWaitUs);
   }
 
@@ -93,7 +93,7 @@ Guard::~Guard() {
 Guard::Lock Guard::use() {
   Lock lock(mutex_, std::try_to_lock);
   if (lock) return lock;
-  // Without this a guard that has much to do could take the lock again and again.
+  // Without this a busy guard could take the lock again and again.
   waiting_ = true;
   lock.lock();
   waiting_ = false;
@@ -149,7 +149,7 @@ void Guard::start() {
   thread_.start([this] { run(); });
 }
 
-/// After how long an owner that does not come is absent.
+/// How long an owner stays away before it is absent.
 uint64_t Guard::leaveNs() const {
   uint64_t share = std::max<uint64_t>(1, owner_->guards / kGuardsAtOnce);
   uint64_t longest = std::max(kLongestLeaveNs, kPolledLeaveNs);
@@ -179,7 +179,7 @@ void Guard::run() {
         uint64_t leastNs = leaveNs();
         wait(false, std::clamp(quietNs / 4, leastNs, std::max(leastNs, kSeldomNs)));
       }
-      // Nothing has come that it should wake up for, or it is up.
+      // Nothing has come that should wake the owner, or the owner is awake.
       if (!asleep_ || !wait(true, 0)) {
         dueNs = 0;
         continue;
@@ -189,7 +189,7 @@ void Guard::run() {
     uint64_t ownersTurn = owner_->turns;
     wait(false, leaveNs());
     if (turns_ != turn) continue;
-    // It is at others of its ports.
+    // The owner is at its other ports.
     if (owner_->turns != ownersTurn && base::nowNs() - dueNs < kNeglectNs) continue;
     ++owner_->standingIn;
     standIn(turn, asleep, dueNs);
@@ -228,7 +228,7 @@ void Guard::standIn(uint64_t turn, bool asleep, uint64_t sinceNs) {
     if (there) return;
     uint64_t leftNs = outlook.untilNs;
     if (leftNs != kForEver) leftNs = outlook.untilNs > now ? outlook.untilNs - now : 0;
-    // Alone, a guard looks when it has something to do. Many of them would look all the time.
+    // A single guard looks when it has something to do. Many guards would look all the time.
     uint64_t pauseNs = std::min(kPauseNs * owner_->standingIn, kLongestPauseNs);
     bool isAmongMany = owner_->standingIn > kGuardsAtOnce;
     if (isAmongMany) leftNs = std::max(leftNs, pauseNs);

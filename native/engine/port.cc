@@ -10,7 +10,7 @@
 namespace cinnabar::engine {
 namespace {
 
-// One transfer at most. Larger ones are the caller's to cut, so that they can be cancelled in
+// The most bytes of one transfer. The caller cuts larger ones, so that it can cancel them in
 // between.
 constexpr size_t kMostTransfer = size_t{1} << 30;
 constexpr int kKeyDraws = 64;
@@ -42,7 +42,7 @@ int Port::start() { return slots_.start(*transport_); }
 
 Port::~Port() { close(); }
 
-/// The transport goes before the regions, which it may have been using. What was in flight is
+/// The transport is closed before the regions, which it may have used. Operations in flight are
 /// dropped: no completion is delivered after close.
 void Port::close() {
   if (!transport_) return;
@@ -63,7 +63,7 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access, uint32_t h
   const Address* address = addresses_.find(holder);
   transport::Peer* peer = address == nullptr ? nullptr : address->peer;
   // A peer that knows a key may use it until the region is gone, so keys are drawn at random. A
-  // collision is as good as impossible, but cheap to answer, as is a crowded place in the table.
+  // collision is almost impossible. Its remedy is cheap, as is that for a full window of the table.
   std::unique_ptr<fabric::Region> region;
   int status = -FI_ENOKEY;
   for (int draw = 0; draw < kKeyDraws && (status == -FI_ENOKEY || status == -FI_ENOSPC); ++draw) {

@@ -59,12 +59,12 @@ void Port::endAbsence() {
 
 StandIn Port::standIn(uint64_t nowNs, uint64_t absentNs) {
   transport_->endTurn();
-  // Before the descriptor is asked: what is said may have to wait for it.
+  // Before the descriptor is asked: an answer may have to wait for it.
   answerAsking(nowNs, absentNs);
   int status = prepareSleep();
   bool full = completions_.ring.room() == 0 || completions_.hasOverflow() || slots_.posted() == 0;
   if (full) {
-    // There is no room to receive a question, so every peer counts as having asked.
+    // No receive is left for a question, so every peer counts as having asked.
     for (auto [mark, index] : vouches_.byMark) addresses_[index].vouch->asked = true;
   }
   StandIn outlook;
@@ -102,8 +102,8 @@ void Port::answerAsking(uint64_t nowNs, uint64_t absentNs) {
     Vouch& vouch = *addresses_[index].vouch;
     if (!vouch.asked || vouch.dueNs > nowNs || absentNs >= vouch.forNs) continue;
     vouch.dueNs = nowNs + vouch.everyNs;
-    // Past whatever waits for the same address: to the peer it makes no difference. What the
-    // provider will not take now is said the next time.
+    // Past the operations that wait for the same address: the peer sees no difference. A message
+    // that the provider does not accept now is sent the next time.
     const uint8_t* message = vouch.message.data();
     uint8_t sealed[kSealedBytes];
     if (vouch.seal) {

@@ -27,7 +27,7 @@ int Port::forget(uint32_t index) {
   std::erase(disconnected_, index);
   addresses_.forget(*address);
   if (address->posted > 0 && traits().endsConnections) lingering_[index] = base::nowNs();
-  // Others may have waited for this one.
+  // Other addresses may have waited for this one.
   endsLingering_ = !lingering_.empty();
   settle(index);
   return 0;
@@ -63,8 +63,8 @@ bool Port::isShared(uint32_t index) {
   return false;
 }
 
-/// Ends the connection to an address at which the provider still works, where it can. Not one that
-/// another session has too.
+/// Ends the connection to an address at which the provider still works, if the transport can. A
+/// connection that another session uses is kept.
 bool Port::cutOff(uint32_t index) {
   Address& address = addresses_[index];
   return address.posted > 0 && !isShared(index) && transport_->cutOff(*address.peer);
@@ -124,7 +124,7 @@ void Port::peerGone(transport::Peer& peer) {
   }
 }
 
-/// Connections that could not be made, or that others could not make to here.
+/// Takes failed connections to peers, and inbound connections that were turned away.
 void Port::takeNews() {
   transport::News news = transport_->takeNews();
   for (const auto& [address, code] : news.unreachable) failWaiting(address, code);

@@ -16,16 +16,16 @@ using transport::kTakenNow;
 
 namespace {
 
-// A peer that cannot be reached answers EAGAIN for ever, and each try may be a connect(2). So tries
-// thin out.
+// An unreachable peer answers EAGAIN for ever, and each try may be a connect(2). So the pauses
+// between tries grow.
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLastPauseNs = 5'000'000;
 
 constexpr size_t kMostOperations = 1 << 18;
 
-// Tokens of messages that are in no slot begin here: no slab is so long.
+// Tokens of messages without a slot begin here: no slab is so long.
 constexpr uint32_t kFirstParked = 1u << 31;
-// For one address. What comes beyond that holds back its sender: it stays in its slot.
+// For one address. A further message stays in its slot and holds back its sender.
 constexpr uint32_t kMostParked = 16;
 
 }  // namespace
@@ -80,7 +80,7 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
   return status < 0 ? status : 0;
 }
 
-/// Whether every extent lies in its region; sums up their bytes.
+/// Whether every extent lies in its region; adds up their bytes.
 int Port::measure(Operation& operation) const {
   for (const Extent& extent : operation.extents) {
     const fabric::Region* region = regions_.find(extent.region);
@@ -94,8 +94,8 @@ int Port::measure(Operation& operation) const {
   return 0;
 }
 
-/// Posts an operation or lets it wait. 1: over without a completion; 0: a completion follows;
-/// negative: refused, and gone.
+/// Posts an operation or lets it wait. 1: complete without a completion; 0: a completion follows;
+/// negative: refused, and freed.
 int Port::submit(Operation* operation) {
   Address& address = addresses_[operation->address];
   operation->peer = address.peer;
@@ -122,10 +122,10 @@ int Port::submit(Operation* operation) {
   return status < 0 ? status : 1;
 }
 
-/// Takes a message out of its slot, so that what waits for peers that take nothing holds no more
-/// than half of the slots, however many such peers there are.
+/// Takes a message out of its slot. So messages for peers that accept none hold at most half of the
+/// slots, however many such peers there are.
 void Port::park(Operation& send) {
-  // A provider that wants its memory registered would not take the copy.
+  // A provider that needs registered memory would not take the copy.
   Address& address = addresses_[send.address];
   if (slots_.descriptor() != nullptr || address.parked >= kMostParked) return;
   ++address.parked;
@@ -139,7 +139,7 @@ void Port::park(Operation& send) {
   completions_.deliver({.kind = Completion::parked, .token = slot, .high = send.token});
 }
 
-/// Hands an operation to the transport: 0, kDone, kTaken, kTakenNow or a negated error.
+/// Gives an operation to the transport: 0, kDone, kTaken, kTakenNow or a negated error.
 int Port::post(Operation& operation, Address& address) {
   if (operation.type != Operation::Type::send) return postTransfer(operation, address);
   const uint8_t* bytes = operation.parked ? operation.parked.get() : slots_.at(operation.offset);
@@ -151,8 +151,8 @@ int Port::post(Operation& operation, Address& address) {
   return status;
 }
 
-/// All parts of a transfer at once. What the provider does not take now is posted by a later call;
-/// the operation is then the first in its address's queue.
+/// Posts all parts of a transfer at once. A later call posts the parts that the provider does not
+/// take now; the operation is then the first in its address's queue.
 int Port::postTransfer(Operation& operation, Address& address) {
   if (int status = transport_->beginTransfer(operation); status != 0) return status;
   int status = 0;
@@ -225,7 +225,8 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   uint32_t index = operation->address;
   Address& address = addresses_[index];
   if (operation->state == Operation::State::waiting && operation->status != 0) {
-    // What is left of it need not be posted. It is the first in its queue, as no other has parts.
+    // The rest of it need not be posted. It is the first in its queue, as no other operation has
+    // parts.
     address.queue.pop();
     if (address.queue.empty()) std::erase(addresses_.waiting, index);
     operation->state = Operation::State::posted;
@@ -277,7 +278,7 @@ void Port::retryWaiting() {
   }
 }
 
-/// Ends what the transport has moved by itself.
+/// Completes the operations that the transport has moved by itself.
 void Port::advance() {
   if (!transport_->isMoving()) return;
   for (const transport::Ended& over : transport_->advance(regions_))

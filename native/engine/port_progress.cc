@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kBatch = 64;
 // Completions taken in one call, so that a flood cannot keep the caller's loop from turning.
 constexpr size_t kMostAtOnce = 512;
-// While bytes move, a spin goes on for so long at most: as long as a share of shm's copies.
+// The longest spin while bytes move: as long as a share of shm's copies.
 constexpr auto kLongestSpin = std::chrono::microseconds(120);
 // A yield that takes so long has given the processor to a thread that needs it for longer.
 constexpr auto kLateYield = std::chrono::microseconds(100);
@@ -27,7 +27,7 @@ constexpr auto kEmptyYield = std::chrono::nanoseconds(1500);
 // comes at once comes sooner.
 constexpr auto kPatience = std::chrono::microseconds(20);
 
-// Bytes go on coming while others are taken in. Bounded, so that the caller's loop turns.
+// More bytes come while others are taken in. Bounded, so that the caller's loop turns.
 constexpr int kLooksInSleep = 4;
 
 uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
@@ -36,7 +36,7 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
 uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
-  // What the last look before a sleep has taken in needs no look of its own.
+  // Completions of the last look before a sleep need no further look.
   if (std::exchange(tookIn_, false) && completions_.ring.readable() > 0)
     return completions_.ring.readable();
   bool looks = transport_->beginTurn();
@@ -47,16 +47,16 @@ uint32_t Port::progress(uint32_t spinUs) {
   return completions_.ring.readable();
 }
 
-/// Whether the reader has something to do. That the only message under way has left is nothing: its
-/// slot was not scarce, and what the reader waits for is the answer.
+/// Whether the reader has something to do. The departure of the only message under way is not news:
+/// its slot was not scarce, and the reader waits for the answer.
 bool Port::hasNews() const {
   const Ring& ring = completions_.ring;
   return ring.hasNews() || ring.readable() > (sends_ == 0 ? 1 : 0);
 }
 
-/// Takes back what the reader of the ring is through with.
+/// Takes back the slots that the reader of the ring has passed.
 void Port::reclaim() {
-  // Both levels fall here only, so this sees every height that they reach.
+  // Both levels fall here only, so this sees each of their peaks.
   if (completions_.ring.readable() > 0) {
     slots_.noteLevel();
     completions_.noteLevel();
@@ -136,13 +136,13 @@ bool Port::sleepsOn() {
   if (!asleep_ || (!transport_->movesBytes() && !isPolled())) return false;
   transport_->beginTurn();
   for (int looks = 0; looks < kLooksInSleep; ++looks) {
-    // What the guard has taken in, or this look.
+    // Completions of the guard, or of this look.
     tookIn_ = completions_.unread() > 0;
     if (tookIn_) return false;
     int status = prepareSleep();
     if (status < 0) return false;
     if (status == 1 && completions_.unread() == 0) return true;
-    // The reader is not here to take in that messages have left.
+    // The reader is absent and cannot take in sent messages.
     if (status == 1) transport_->wake();
   }
   return false;
@@ -157,14 +157,14 @@ int Port::prepareSleep() {
     return completions_.ring.newsTail() != before || transport_->isMoving() ||
            completions_.hasOverflow() || tellsSoon;
   };
-  // In this order: take in what there is, announce the sleep, ask full peers to ring back, look
-  // once more.
+  // In this order: take completions in, announce the sleep, ask full peers to ring back, look once
+  // more.
   poll(transport_->looksBeforeSleep());
   if (busy()) return 0;
   int status = transport_->announceSleep();
   if (status != 0) return status == -FI_EAGAIN ? 0 : status;
   for (uint32_t index : addresses_.waiting) transport_->askForRoom(*addresses_[index].peer);
-  // A descriptor that is readable for as long as there is something to read needs no second look.
+  // A descriptor that stays readable while the queue holds completions needs no second look.
   if (!holdsBack_ && traits().tellsReliably) return 1;
   poll(false);
   if (!busy()) return 1;
@@ -187,7 +187,7 @@ bool Port::reap() {
   while (taken < kMostAtOnce && !completions_.hasOverflow()) {
     size_t room = std::min<size_t>(completions_.ring.room(), kBatch);
     if (room == 0) {
-      // Nothing can be taken, but the provider still moves what peers read and write.
+      // No completion can be taken, but the provider still moves peers' reads and writes.
       transport_->read(entries, 0);
       break;
     }
@@ -205,7 +205,7 @@ bool Port::reap() {
     taken += static_cast<size_t>(count);
     isAll = static_cast<size_t>(count) < room;
     for (ssize_t i = 0; i < count; ++i) {
-      // A peer's write made it: no receive of ours is used up, and the context is not ours.
+      // A peer's write made it: it uses no receive of ours, and the context is not ours.
       if (entries[i].flags & FI_REMOTE_WRITE) {
         onNotification(entries[i]);
         continue;
@@ -224,8 +224,8 @@ bool Port::reap() {
           break;
       }
     }
-    // Fewer than were asked for: nothing is left but what an error stands before. To read again
-    // would make the provider look again, which over tcp is a system call.
+    // Fewer than requested: the queue is empty, or an error comes next. Another read would make the
+    // provider look again, which over tcp is a system call.
     if (isAll && !reapError()) break;
     isAll = false;
   }

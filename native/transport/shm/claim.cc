@@ -101,7 +101,7 @@ fabric::Result<base::Fd> lockPath(const std::string& path) {
     return errno == EWOULDBLOCK ? taken(path, {.listens = true, .user = {}})
                                 : cannotBind(path, errno);
   struct stat found;
-  // Whatever else lies there is not ours to remove: bind fails.
+  // Other files there are not ours to remove: bind fails.
   if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) && !holderOf(path).listens)
     unlink(path.c_str());
   return lock;
@@ -156,7 +156,7 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
       new ShmClaim(std::move(name), std::move(lock), std::move(socket)));
 }
 
-/// The lock is held until the socket is gone.
+/// The lock is held until the socket is removed.
 ShmClaim::~ShmClaim() {
   if (fabric::isShmPath(name_)) unlink(name_.c_str());
 }

@@ -21,10 +21,10 @@ using transport::RegionTable;
 
 namespace {
 
-// Direct copies share the thread with everything else: pieces at most kCopyBytes large, and no
-// further one in a turn (from the end of one call of progress to the end of the next) that has
-// spent so long on them. Memory that is touched for the first time takes ten times as long, so
-// pieces shrink while they are slow. docs/design/bulk.md has the figures.
+// Direct copies share the thread with all other work. Pieces have at most kCopyBytes. A turn lasts
+// from the end of one call of progress to the end of the next. After so long on copies it begins no
+// further piece. Memory that is touched for the first time takes ten times as long, so pieces
+// shrink while they are slow. docs/design/bulk.md has the figures.
 constexpr uint64_t kLeastPiece = 16 << 10;
 constexpr uint64_t kTurnNs = 120'000;
 
@@ -56,14 +56,14 @@ void DirectCopies::advance(const RegionTable& regions, std::vector<Ended>& over)
 /// Copies the next piece: 0 or an error.
 int DirectCopies::copyPiece(Operation& operation, const RegionTable& regions) {
   auto& neighbour = static_cast<Neighbour&>(*operation.peer);
-  // The process number could be another's once the peer is gone.
+  // The process number may belong to another process once the peer is gone.
   if (neighbour.isGone() || hasEnded(neighbour.socket.get())) return ECONNABORTED;
   int code = copyRuns(operation, neighbour, regions);
   return code == ESRCH ? ECONNABORTED : code;
 }
 
-/// As many extents as make a piece, in one system call. Stops in front of an extent that the peer
-/// does not let us use.
+/// Copies as many extents as make a piece, in one system call. Stops in front of an extent without
+/// a right.
 int DirectCopies::copyRuns(Operation& operation, Neighbour& neighbour, const RegionTable& regions) {
   iovec local[kMostExtents];
   iovec remote[kMostExtents];

@@ -32,7 +32,7 @@ bool findIn(const KeyEntry* entries, uint64_t key, KeyRange* into) {
   into->base = entry->base.load(relaxed);
   into->length = entry->length.load(relaxed);
   into->access = entry->access.load(relaxed);
-  // What was read belongs to the key only if it is still there.
+  // The fields belong to the key only if it is still there.
   std::atomic_thread_fence(std::memory_order_acquire);
   return entry->key.load(relaxed) == key;
 }

@@ -20,11 +20,11 @@ namespace {
 // epoll's user data: a neighbour's id, or one of these.
 constexpr uint64_t kListenEvent = UINT64_MAX;
 
-// Sockets that connected and said nothing yet. More are a flood; the oldest goes.
+// Connected sockets without a hello. More are a flood; the oldest is closed.
 constexpr size_t kMostUnnamed = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr int kEventsAtOnce = 64;
-// Rings of one neighbour. An honest one has sent as many sleeps ago.
+// Rings of one neighbour in one read. An honest neighbour rings once for each sleep.
 constexpr int kRingsAtOnce = 8;
 
 int watch(int epoll, int fd, uint64_t data) {
@@ -79,7 +79,7 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
   for (Neighbour* neighbour : unread) read(*neighbour);
   for (auto& [id, neighbour] : all_) {
     if (neighbour->isGone() || neighbour->name != name) continue;
-    // Its socket may have ended since it was last looked at.
+    // Its socket may have ended since the last look.
     read(*neighbour);
     if (neighbour->isGone()) continue;
     ++neighbour->references;
@@ -123,7 +123,7 @@ void Neighbours::release(Neighbour* neighbour) {
 bool Neighbours::takeRings() {
   bool took = false;
   for (Neighbour* neighbour : readable_) {
-    // What ended is dealt with by `poll`.
+    // `poll` handles ended sockets.
     if (neighbour->isReady() && neighbour->inbound->hasRecord())
       took = takeRing(neighbour->socket.get()) == RingTaken::ring || took;
   }
@@ -143,7 +143,7 @@ void Neighbours::poll(std::vector<transport::Peer*>& gone) {
     }
   }
   std::erase_if(ended_, [&](Neighbour* neighbour) {
-    // What it sent before it went comes first.
+    // Its last messages come first.
     if (!neighbour->isRead()) return false;
     std::erase(readable_, neighbour);
     neighbour->inbound.reset();
@@ -195,7 +195,7 @@ void Neighbours::turnAway() {
   turned_.code = static_cast<uint32_t>(code);
 }
 
-/// More than those at once stay in the socket, which stays readable.
+/// More rings than that stay in the socket, which stays readable.
 void Neighbours::readRings(Neighbour& neighbour) {
   for (int i = 0; i < kRingsAtOnce; ++i) {
     RingTaken taken = takeRing(neighbour.socket.get());
@@ -212,7 +212,7 @@ void Neighbours::read(Neighbour& neighbour) {
       case Received::Outcome::nothing:
         return;
       case Received::Outcome::garbage:
-        // What comes with a hello is cut off where it finds no descriptor.
+        // Without a free descriptor the kernel cuts off those of a hello.
         if (base::lacksDescriptors()) turnAway(neighbour);
         return end(neighbour);
       case Received::Outcome::otherVersion:
@@ -236,7 +236,7 @@ void Neighbours::read(Neighbour& neighbour) {
   }
 }
 
-/// The same for one that was accepted, and cannot be met.
+/// The same for an accepted connection that cannot become a neighbour.
 void Neighbours::turnAway(Neighbour& neighbour) {
   if (neighbour.connected) {
     neighbour.endStatus = EMFILE;
@@ -253,8 +253,8 @@ void Neighbours::sayNo(Neighbour& neighbour, HelloKind kind) {
   sendHello(neighbour.socket.get(), message);
 }
 
-/// The two lay out what they would share in different ways. The other side may be older, and read
-/// no more than the stable words.
+/// The two ports have different layouts of the shared memory. The other side may be older, and read
+/// only the stable words.
 void Neighbours::refuse(Neighbour& neighbour, const HelloMessage& theirs) {
   neighbour.endStatus = EPROTONOSUPPORT;
   neighbour.endedDetail = theirs.version;

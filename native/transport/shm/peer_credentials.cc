@@ -12,8 +12,8 @@
 namespace cinnabar::shm {
 namespace {
 
-/// What the kernel shows for users without a number in the namespace, unless
-/// /proc/sys/kernel/overflowuid says another.
+/// The kernel's uid for users without a number in the namespace, unless
+/// /proc/sys/kernel/overflowuid has another.
 constexpr uid_t kOverflowUid = 65534;
 
 std::string readFile(const char* path) {

@@ -79,7 +79,7 @@ bool isAlone(const std::string& proc) {
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
     std::string process = proc + "/" + entry->d_name;
     struct stat info;
-    // One that has ended meanwhile has no group.
+    // A process that has ended meanwhile has no group.
     if (stat(process.c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
     std::string group = controlGroup(process);
     if (!group.empty() && group != own) return false;
@@ -125,7 +125,7 @@ bool canCopy(pid_t pid, uint64_t at, uint64_t proof) {
     return copyAll(copy, pid, &here, &there, 1, &done) == 0;
   };
   if (!all(process_vm_readv) || seen != proof) return false;
-  // Writing the same number back shows that writing is allowed too, and changes nothing.
+  // Writing the same number back proves that writing is allowed, too, and changes nothing.
   return all(process_vm_writev);
 }
 

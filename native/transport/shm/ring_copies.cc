@@ -72,7 +72,7 @@ uint32_t RingCopies::refusal(const CopyHead& head, uint64_t access) const {
   if (!keys_.find(head.key, &range)) return FI_ENOKEY;
   if (int code = range.refuses(head.at, head.bytes, access); code != 0)
     return static_cast<uint32_t>(code);
-  // As the kernel's copies say it. Here the bytes that a file has lost would be zeros.
+  // The same error as the kernel's copies. Here the lost bytes of a file would be zeros.
   return base::MappedFile::isDamagedAt(reinterpret_cast<const void*>(head.at)) ? EFAULT : 0;
 }
 
@@ -141,7 +141,7 @@ bool RingCopies::answerAll(Neighbour& neighbour) {
     const void* bytes = nullptr;
     size_t along = 0;
     if (isRead) {
-      // Here, not when it was asked for: the key may have been taken back since.
+      // Here, not at the request: the key may have been withdrawn since.
       head.status = refusal(head, fabric::kRemoteRead);
       if (head.status == 0) {
         bytes = reinterpret_cast<const void*>(head.at);
@@ -159,7 +159,7 @@ bool RingCopies::askAll(Neighbour& neighbour, const RegionTable& regions) {
   auto& exchange = neighbour.exchange;
   while (!exchange.waiting.empty() && exchange.asked.size() < kMostAsked) {
     Operation& operation = *exchange.waiting.front();
-    // Nothing is moved from an extent on that was refused, so each waits for the one before it.
+    // A refused extent ends the operation's moves, so each extent waits for the one before it.
     if (operation.status == 0 && operation.into == 0 && operation.parts > 0) return true;
     if (operation.status == 0 && !ask(neighbour, operation, regions)) return false;
     bool isAllAsked = operation.status != 0 || operation.extent == operation.extents.size();
