@@ -233,8 +233,8 @@ export class IncomingCall extends Timed {
     this.answerMetadata.trailers = trailers;
   }
 
-  /** It is executed in the stead of the call it is like. */
-  takeAfter(request: IncomingCall): void {
+  /** Copies the request's data from the attempt it replaces. */
+  copyRequest(request: IncomingCall): void {
     this.priority = request.priority;
     this.metadata = request.metadata;
     this.bodyBytes = request.bodyBytes;

@@ -64,7 +64,7 @@ export interface PortSink {
    * and what was sent last may be lost. Only where it is known: over tcp.
    */
   onDisconnected?(port: Port, address: number): void;
-  /** All that the ports had has been delivered. True: the sink has put off some of it, and wants another turn soon. */
+  /** All that the ports had has been delivered. True: the sink has deferred some of it, and wants another turn soon. */
   onTurnEnd?(): boolean;
 }
 

@@ -72,7 +72,7 @@ export class Progress implements Turns {
   /** This thread has work behind this turn. */
   #goesOn = false;
   /** The sink has put work off until the end of the next turn. */
-  #putOff = false;
+  #deferred = false;
   /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
   #looking = false;
   #activeMs = 0;
@@ -217,14 +217,14 @@ export class Progress implements Turns {
       lostUs += port.spinLostUs;
       caught += port.spinCaught;
     }
-    this.#putOff = this.sink.onTurnEnd?.() === true;
+    this.#deferred = this.sink.onTurnEnd?.() === true;
     this.#delivering = false;
     const policy = this.#spinPolicy;
     const caughtLater = active && this.#looking;
     if (caughtLater || lostUs !== policy.lostUs || caught !== policy.caught)
       policy.account(lostUs, caught, caughtLater, nowMs);
     this.#looking = !active && spinUs > 0;
-    return active || this.#putOff;
+    return active || this.#deferred;
   }
 
   /** Whether ports wait in the kernel instead of polling. */
@@ -258,7 +258,7 @@ export class Progress implements Turns {
     const sent = this.#flush();
     const blocks = this.#blocks(nowMs);
     // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
-    if (blocks && !this.#goesOn && !this.#putOff && !this.#wanted && this.#sleep()) return;
+    if (blocks && !this.#goesOn && !this.#deferred && !this.#wanted && this.#sleep()) return;
     const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs, nowMs);
     if (this.#closed) return;
     // Answers that handlers gave at once do not wait for the next turn.
@@ -268,7 +268,7 @@ export class Progress implements Turns {
       this.#slowPollMs = 1;
     }
     // While ports block, one more turn lets the answers to what arrived leave.
-    const answers = this.#putOff || this.#wanted || this.#hasReceived;
+    const answers = this.#deferred || this.#wanted || this.#hasReceived;
     // While they spin, only a turn of the loop ends the traffic.
     const isRecent = this.#scheduled !== undefined || nowMs - this.#activeMs < lingerMs;
     const lingers = this.#goesOn || (blocks ? answers : isRecent);

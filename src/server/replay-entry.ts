@@ -66,7 +66,7 @@ export class ReplayEntry implements Answering, Awaited {
     this.caller = caller;
     this.sequence = sequence;
     this.call = new IncomingCall(this, first.id, first.method);
-    this.call.takeAfter(first);
+    this.call.copyRequest(first);
     this.#await(first, session);
   }
 

@@ -7,7 +7,7 @@ interface Told {
   readonly atMs: number;
 }
 
-/** A peer that hears of nothing is not kept account of for ever: what it has heard last, counts. */
+/** So many grants may be unconfirmed. Older ones are dropped, and the last confirmed one holds. */
 const mostUnheard = 16;
 
 /** Higher words of pings are the session's own. */

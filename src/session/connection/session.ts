@@ -357,7 +357,7 @@ export class Session implements OpeningSession, OutboxListener {
         return this.offers.offer(sessionBody, body, this.bodyLimit);
       });
     } catch (cause) {
-      this.end(endReason.cannotBeSaid(this.peerName, cause as Error));
+      this.end(endReason.frameNotSent(this.peerName, cause as Error));
     }
   }
 

@@ -30,7 +30,7 @@ interface KeptAlive {
 }
 
 /**
- * What the port says in our stead to the peer that greeted us so: a pong, as if it had been asked. Where the session is
+ * What the port says in place of this thread to the peer that greeted it so: a pong, as if it had been asked. Where the session is
  * sealed the port seals it, each time anew.
  */
 export function keepalive({ nonce, ciphers }: KeptAlive, peer: Greeting, forMs: number): Vouch {

@@ -16,7 +16,7 @@ interface Unreachable {
   readonly transferRefused: boolean;
 }
 
-/** Why a session ends whose peer could not be sent a message; `status` and `detail` are those of `SendListener`. */
+/** A message could not be sent to the peer. `status` and `detail` are those of `SendListener`. */
 export function sendFailure(
   { peerName, port, transferRefused }: Unreachable,
   status: number,
@@ -40,7 +40,7 @@ export function sendFailure(
   });
 }
 
-/** Why a sealed session ends: `count` messages came for it that are not genuine. */
+/** `count` messages came for a sealed session that are not genuine. */
 export function forgeries(peerName: string, count: number): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -61,7 +61,7 @@ const sendObstacles: Readonly<Record<number, string>> = {
   113: "there is no route to it", // EHOSTUNREACH
 };
 
-/** Why a session ends whose connection broke because the owner of memory refused a transfer of ours. */
+/** The connection broke because the owner of memory refused a transfer of this side. */
 export function brokenByRefusal(peerName: string): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -70,7 +70,7 @@ export function brokenByRefusal(peerName: string): RpcError {
   });
 }
 
-/** Why a session ends whose peer has said a last word: a refusal or a goodbye. */
+/** The peer has said a last word: a refusal or a goodbye. */
 export function closedByPeer(peerName: string, kind: number, word: number, body: unknown): RpcError {
   const said = parseError(word, body);
   const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
@@ -93,7 +93,7 @@ export const goodbyeBody = (error: RpcError, touching = false): GoodbyeBody => (
   ...(touching && { t: true }),
 });
 
-/** What a peer hears that speaks in a session which has ended. */
+/** The answer to a peer that speaks in a session which has ended. */
 export const sessionOver = (): RpcError =>
   new RpcError({
     code: "unavailable",
@@ -101,8 +101,8 @@ export const sessionOver = (): RpcError =>
     origin: "remote",
   });
 
-/** Why a session ends whose peer cannot be told something about it. */
-export function cannotBeSaid(peerName: string, cause: Error): RpcError {
+/** A frame about the session could not be sent. */
+export function frameNotSent(peerName: string, cause: Error): RpcError {
   return new RpcError({
     code: "resource_exhausted",
     message: `${peerName} cannot be sent a frame about the session: ${cause.message}`,
@@ -110,7 +110,7 @@ export function cannotBeSaid(peerName: string, cause: Error): RpcError {
   });
 }
 
-/** Why a session ends of which the fabric lost messages that the peer had sent. */
+/** The fabric lost messages that the peer had sent. */
 export function messagesLost(peerName: string, count: number): RpcError {
   return new MessagesLost({
     code: "unavailable",
@@ -119,7 +119,7 @@ export function messagesLost(peerName: string, count: number): RpcError {
   });
 }
 
-/** Why a session ends whose peer does not keep to the protocol. */
+/** The peer does not keep to the protocol. */
 export function brokenProtocol(peerName: string, text: string): RpcError {
   return new RpcError({
     code: "internal",
@@ -128,7 +128,7 @@ export function brokenProtocol(peerName: string, text: string): RpcError {
   });
 }
 
-/** Why a request goes nowhere: its session has ended before. */
+/** A request finds that its session has ended. */
 export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
   return new RpcError({ code: "unavailable", message: `the session with ${peerName} has ended`, cause });
 }
@@ -139,7 +139,7 @@ export class MessagesLost extends RpcError {}
 /** A session is ended because its peer exceeds what peers may make this side hold. */
 export class PeerShed extends RpcError {}
 
-/** Why a session ends whose peer takes nothing, while ever more waits for it. */
+/** The peer takes nothing, while ever more waits for it. */
 export function overrun(peerName: string, waitingBytes: number): RpcError {
   return new PeerShed({
     code: "unavailable",
@@ -148,7 +148,7 @@ export function overrun(peerName: string, waitingBytes: number): RpcError {
   });
 }
 
-/** Why a session ends whose peer lives, and moves too little of the long bodies that it offers or is offered. */
+/** The peer lives, and moves too little of the long bodies that it offers or is offered. */
 export function stalled({
   peerName,
   stalledMs,
@@ -163,7 +163,7 @@ export function stalled({
   });
 }
 
-/** Why a session ends whose peer sends more than it is entitled to, and faster than this side takes it. */
+/** The peer sends more than it is entitled to, and faster than this side takes it. */
 export function flooded(peerName: string, frames: number): RpcError {
   return new PeerShed({
     code: "resource_exhausted",
@@ -172,7 +172,7 @@ export function flooded(peerName: string, frames: number): RpcError {
   });
 }
 
-/** Why a session ends whose peer never knew of it, since it had repeated its hello before the welcome came. */
+/** The peer never knew of the session: it had repeated its hello before the welcome came. */
 export function helloRepeated(): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -192,13 +192,13 @@ export class Unproven extends RpcError {
   }
 }
 
-/** Why a session ends whose peer named an address of this engine as its own. */
+/** The peer named an address of this engine as its own. */
 export function answerCameBack(): RpcError {
   const why = "the answer to a hello came back: the hello named an address of this engine itself";
   return new Unproven({ refusal: "protocol", why });
 }
 
-/** Why a session ends whose peer is this engine itself, or plays back what this engine says. */
+/** The peer is this engine itself, or plays back what this engine says. */
 export function reflected(): RpcError {
   return new RpcError({
     code: "unauthenticated",
@@ -207,7 +207,7 @@ export function reflected(): RpcError {
   });
 }
 
-/** Why a sealed session ends whose peer's certificate has. */
+/** The certificate of the peer has expired. */
 export function certificateEnded(peerName: string, validTo: Date): RpcError {
   return new RpcError({
     code: "unauthenticated",
@@ -215,12 +215,12 @@ export function certificateEnded(peerName: string, validTo: Date): RpcError {
   });
 }
 
-/** Why a sealed session ends whose peer could not open another one now. */
+/** The peer could not open another session now: it is not trusted any more. */
 export function notTrusted(peerName: string, why: string): RpcError {
   return new RpcError({ code: "unauthenticated", message: `${peerName} is not trusted any more: ${why}` });
 }
 
-/** Why a sealed session ends whose peer has not answered its welcome. */
+/** The peer has not answered its welcome. */
 export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
   return new RpcError({
     code: "unauthenticated",
@@ -228,7 +228,7 @@ export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError
   });
 }
 
-/** Why a session with nothing open ends when its connection does. */
+/** The connection of a session with nothing open has ended. */
 export function disconnected(peerName: string): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -237,7 +237,7 @@ export function disconnected(peerName: string): RpcError {
   });
 }
 
-/** Why a session ends whose peer the provider says is gone. */
+/** The provider says that the peer is gone. */
 export function processGone(peerName: string): RpcError {
   return new RpcError({
     code: "unavailable",

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import type { SessionContext } from "../connection/context.ts";
-import { HeldItems } from "./held-items.ts";
+import { HeldItems } from "./item-arrivals.ts";
 
 /** Items of `bytes` each, which wait for room in a share of 500 of 1,000. */
 function setUp() {
