@@ -102,7 +102,10 @@ export class Inbox implements Deferred {
     const lost = ciphers.opener.open(port, offset, bytes);
     if (lost < 0) return this.#drop(lost as NotOpened);
     const fault = messageFault(view, offset, bytes, sealedMagic);
-    if (fault !== "") return this.#fault(fault);
+    if (fault !== "") {
+      session.fault(fault);
+      return 0;
+    }
     const clearBytes = bytes - sealedTagBytes;
     if (lost === 0) return clearBytes;
     turns.finish(this);
@@ -111,19 +114,16 @@ export class Inbox implements Deferred {
   }
 
   #openKeepalive(ciphers: SessionCiphers, offset: number, bytes: number): number {
-    const { port, services } = this.session;
+    const { session } = this;
+    const { port } = session;
     if (!ciphers.guard.opener.open(port, offset, bytes)) {
-      services.counters.keepalivesRefused++;
+      session.services.counters.keepalivesRefused++;
       return 0;
     }
     const view = port.slabView;
-    if (view.getUint16(offset + 2, true) !== 1 || !isKeepalive(view, offset + messageHeaderBytes))
-      return this.#fault("a message without a number is no keepalive");
-    return keepaliveBytes;
-  }
-
-  #fault(text: string): 0 {
-    this.session.fault(text);
+    if (view.getUint16(offset + 2, true) === 1 && isKeepalive(view, offset + messageHeaderBytes))
+      return keepaliveBytes;
+    session.fault("a message without a number is no keepalive");
     return 0;
   }
 
