@@ -31,7 +31,6 @@ add_executable(cinnabar_native_tests
   test/test_queue_pairs.cc
   test/test_quirks.cc
   test/test_ring.cc
-  test/test_soft_iwarp.cc
   test/test_tcp_keys.cc
   test/test_tcp_streams.cc
   test/test_thread.cc

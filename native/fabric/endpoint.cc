@@ -103,7 +103,6 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.revokesKeys =
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
-  traits.disordersCompletions = has(Quirk::completesInDisorder);
   if (has(Quirk::tearsShortExtents)) traits.tornBytes = kTornBytes;
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
   traits.hidesRefusals = has(Quirk::hidesRefusals);

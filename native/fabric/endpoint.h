@@ -77,8 +77,6 @@ struct EndpointTraits {
   /// If not 0, the provider itself ends a connection after a failure, within this time. Until then
   /// its address rests, and is not removed.
   std::chrono::milliseconds rest{0};
-  /// The device library completes requests in another order than libfabric may expect.
-  bool disordersCompletions = false;
   /// If not 0: an extent of at most this many bytes arrives damaged where it crosses a page of the
   /// memory that it is read from.
   size_t tornBytes = 0;

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "base/kernel_version.h"
 #include "fabric/library.h"
 #include "fabric/quirks.h"
 
@@ -18,12 +17,6 @@ namespace cinnabar::fabric {
 namespace {
 
 constexpr std::array kPatches = {
-    PatchEntry{Patch::softIwarp, "soft-iwarp", "libsiw and Linux siw",
-               "replaces poll_cq and post_send of the device, and rdma_destroy_ep in libfabric's "
-               "linkage table, to report each completion once and in order",
-               "transfers over soft-iWARP never end, or the process crashes, when a connection "
-               "breaks",
-               true},
     PatchEntry{
         Patch::processCopies, "process-copies", "Linux Yama",
         "lets processes of the same user copy from and to this process's memory "
@@ -50,10 +43,6 @@ constexpr std::array kPatches = {
                "use of graphics memory that Cinnabar never makes",
                false},
 };
-
-// The first release with Linux's soft-iWARP, and the first release with unread sources.
-constexpr base::KernelVersion kFirstSoftIwarp{5, 3};
-constexpr base::KernelVersion kUnknownSoftIwarp{7, 4};
 
 // There where Yama is.
 constexpr const char* kYama = "/proc/sys/kernel/yama/ptrace_scope";
@@ -84,7 +73,7 @@ std::string variable(const char* name) {
 bool isNeededHere(Patch patch) {
   if (patch == Patch::processCopies) return access(kYama, F_OK) == 0;
   const Library* loaded = library();
-  return loaded != nullptr && needsPatch(patch, loaded->loadedVersion, kernelRelease());
+  return loaded != nullptr && needsPatch(patch, loaded->loadedVersion);
 }
 
 const PatchEntry& entryOf(Patch patch) { return kPatches[static_cast<size_t>(patch)]; }
@@ -103,12 +92,8 @@ PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitch
   return isNeeded ? PatchState::ready : PatchState::notNeeded;
 }
 
-bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
+bool needsPatch(Patch patch, uint32_t libfabric) {
   switch (patch) {
-    case Patch::softIwarp: {
-      base::KernelVersion version = base::kernelVersion(kernel);
-      return version >= kFirstSoftIwarp && version < kUnknownSoftIwarp;
-    }
     case Patch::tcpSockets:
       return hasQuirk(Quirk::leavesSockets, "tcp", libfabric);
     case Patch::connectionRefusals:
@@ -132,7 +117,7 @@ PatchState patchState(const PatchEntry& entry) {
 }
 
 std::string patchedVersion(Patch patch) {
-  if (patch == Patch::softIwarp || patch == Patch::processCopies) return kernelRelease();
+  if (patch == Patch::processCopies) return kernelRelease();
   const Library* loaded = library();
   if (loaded == nullptr) return "";
   uint32_t version = loaded->loadedVersion;

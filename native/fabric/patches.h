@@ -13,7 +13,6 @@ namespace cinnabar::fabric {
 /// right of the process. A change is made only if a fault of that version makes it necessary, or if
 /// the user asks for it on an unknown version. Each change can be switched off.
 enum class Patch {
-  softIwarp,           // transport/verbs/soft_iwarp.h
   processCopies,       // transport/shm/process_memory.h
   tcpSockets,          // transport/tcp/socket_calls.h
   connectionRefusals,  // transport/verbs/refusals.h
@@ -49,9 +48,9 @@ struct PatchSwitches {
 /// The state of a patch. `isNeeded`: this version has the fault.
 PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitches& switches);
 
-/// Whether this version has the fault: of libfabric, or of Linux (uname(2)). False for patches that
-/// do not depend on a version.
-bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel);
+/// Whether this version of libfabric has the fault. False for patches that do not depend on a
+/// version of it.
+bool needsPatch(Patch patch, uint32_t libfabric);
 
 /// On this machine, with the loaded libfabric.
 bool allowsPatch(Patch patch);

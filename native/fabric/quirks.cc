@@ -80,14 +80,6 @@ constexpr std::array kQuirks = {
         "and an empty one needs no right",
         "Ethernet-iWARP"},
     QuirkEntry{
-        Quirk::completesInDisorder, "verbs;ofi_rxm", kAnyVersion, kEver,
-        "on soft-iWARP transfers never end, or the process crashes, when a connection breaks",
-        "completions come in another order than requests were posted, twice, or not at all "
-        "(transport/verbs/soft_iwarp.h). libfabric takes the first of its list for each, frees "
-        "records that "
-        "are in use and forgets others (vrb_poll_cq, vrb_flush_sq)",
-        "Ethernet-iWARP"},
-    QuirkEntry{
         Quirk::tearsShortExtents, "verbs;ofi_rxm", kAnyVersion, kEver,
         "on soft-iWARP a transfer in pieces succeeds, and a few bytes of it are wrong",
         "of at most 32 bytes that cross a page, the kernel copies as many from the first page as "

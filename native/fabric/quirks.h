@@ -34,8 +34,6 @@ enum class Quirk {
   leavesSockets,
   /// Compare incoming bytes with what an honest peer may send (transport/tcp/stream_filter.h).
   trustsStreams,
-  /// Replace functions of the device library by ours (transport/verbs/soft_iwarp.h).
-  completesInDisorder,
   /// Cut extents of a few bytes where they cross a page of their source.
   tearsShortExtents,
   /// Look at the results of libfabric's calls of the connection manager

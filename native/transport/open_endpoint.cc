@@ -13,7 +13,6 @@
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/socket_calls.h"
 #include "transport/tcp/tcp_transport.h"
-#include "transport/verbs/soft_iwarp.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace cinnabar::transport {
@@ -78,9 +77,6 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
 std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
                                         std::unique_ptr<fabric::Endpoint> endpoint) {
   const fabric::EndpointTraits& traits = endpoint->traits();
-  // Before anything is posted to the device, which libfabric has open.
-  if (traits.disordersCompletions && fabric::allowsPatch(fabric::Patch::softIwarp))
-    verbs::mendSoftIwarp();
   if (traits.endsConnections || traits.provesWrites)
     return std::make_unique<verbs::VerbsTransport>(scheme, std::move(endpoint));
   return std::make_unique<FabricTransport>(scheme, std::move(endpoint));

@@ -27,7 +27,7 @@ const forBuilding = [
 /** @type {readonly SystemPackage[]} */
 const forTesting = [
   { name: "doctest-dev", isThere: () => hasHeader("doctest/doctest.h") },
-  // The addon's copies of librdmacm's structures are compared with its headers as the addon is compiled.
+  // The addon's copies of two structures are compared with its headers as the addon is compiled.
   { name: "librdmacm-dev", isThere: () => hasHeader("rdma/rdma_cma.h") },
   // Each version formats a little differently, so the check needs exactly this one.
   { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },

@@ -4,22 +4,61 @@
 
 #include <dlfcn.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 
 #include "fabric/linkage.h"
 #include "fabric/patches.h"
-#include "transport/verbs/rdma_abi.h"
+
+#if __has_include(<rdma/rdma_cma.h>)
+#include <rdma/rdma_cma.h>
+#endif
 
 namespace cinnabar::verbs {
 namespace {
 
+// What is read here of librdmacm's structures. The library keeps this ABI (RDMACM_1.0) since 2008.
+// A build does not need its headers, as a start does not need the library. Where they are, they are
+// compared: our own machines and the builds of binaries have them.
+
+/// The beginning of struct rdma_cm_id, of which only librdmacm makes any.
+struct ConnectionHandle {
+  void* others[4];
+  sockaddr_storage local;
+  sockaddr_storage remote;
+};
+
+/// The beginning of struct rdma_cm_event.
+struct EventHandle {
+  ConnectionHandle* id;
+  ConnectionHandle* listener;
+  int event;
+  int status;
+  const void* privateData;  // of a connection
+  uint8_t privateBytes;
+};
+
 // enum rdma_cm_event_type
 constexpr int kRejected = 8;
+
+#if __has_include(<rdma/rdma_cma.h>)
+static_assert(offsetof(ConnectionHandle, local) == offsetof(rdma_cm_id, route.addr.src_storage));
+static_assert(offsetof(ConnectionHandle, remote) == offsetof(rdma_cm_id, route.addr.dst_storage));
+static_assert(offsetof(EventHandle, id) == offsetof(rdma_cm_event, id));
+static_assert(offsetof(EventHandle, event) == offsetof(rdma_cm_event, event));
+static_assert(offsetof(EventHandle, status) == offsetof(rdma_cm_event, status));
+static_assert(offsetof(EventHandle, privateBytes) ==
+              offsetof(rdma_cm_event, param.conn.private_data_len));
+static_assert(sizeof(rdma_cm_event::event) == sizeof(EventHandle::event));
+static_assert(kRejected == RDMA_CM_EVENT_REJECTED);
+#endif
+
 // enum ib_cm_rej_reason: InfiniBand and RoCE have no listener there. A listener's own rejection has
 // another number.
 constexpr int kInvalidService = 8;

@@ -187,7 +187,7 @@ export interface PatchReport {
    * applied as soon as a port needs it. "applied": in effect in this process.
    */
   readonly state: "not needed" | "off" | "ready" | "applied";
-  /** The setting of the environment that switches it off, for example "CINNABAR_NO_PATCHES=soft-iwarp". */
+  /** The setting of the environment that switches it off, for example "CINNABAR_NO_PATCHES=tcp-sockets". */
   readonly switchOff: string;
   /** The setting that applies an optional patch, or one for a version outside the table; "" where there is none. */
   readonly switchOn: string;

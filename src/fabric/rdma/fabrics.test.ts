@@ -36,7 +36,6 @@ describe("describeFabrics", () => {
   it("lists what is changed in libraries, by names that switch it off", () => {
     const { patches } = describeFabrics();
     expect(patches.map(({ name }) => name)).toEqual([
-      "soft-iwarp",
       "process-copies",
       "tcp-sockets",
       "connection-refusals",
