@@ -14,7 +14,7 @@ const text = implement(Text, {
     await out.close();
   },
 });
-const url = `shm://bulk-${process.pid}`;
+const url = "mem://bulk";
 const server = await Engine.open({ listen: url, serve: [text] });
 const engine = await Engine.open();
 const from = new BulkStream(engine, "read");
