@@ -62,6 +62,8 @@ async function demo(what, options) {
 
 /** Node, npm, the clone and the network of this machine. */
 async function prepare() {
+  // mmdebstrap mounts it read-only, and tests write to the memory of processes there.
+  mustSucceed(await ask("mount", ["-o", "remount,rw", join(root, "proc")]));
   mkdirSync(join(root, "opt/node/bin"), { recursive: true });
   cpSync(join(node, "bin/node"), join(root, "opt/node/bin/node"));
   cpSync(npm, join(root, "opt/npm"), { recursive: true });
