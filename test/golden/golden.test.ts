@@ -148,7 +148,7 @@ function readExecuted(slabView: DataView, at: number, bodyBytes: number): number
   const read: number[] = [];
   const session = { port: { slabView }, fault: (text: string) => expect.fail(text) };
   const calls = {
-    find: (id: number) => ({ id, isOneWay: true }),
+    find: (id: number) => ({ id, terms: { isOneWay: true } }),
     onExecuted: ({ id }: { id: number }) => read.push(id),
     sendWaiting: () => {},
   };

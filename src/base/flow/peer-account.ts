@@ -1,4 +1,5 @@
 import type { ByteBudget, ByteShare } from "./byte-budget.ts";
+import { WorkTurns } from "./work-turns.ts";
 
 /** The budgets that peers share. */
 export interface SharedBudgets {
@@ -26,6 +27,8 @@ export class PeerAccount {
   readonly queued: ByteShare;
   readonly decoded: ByteShare;
   readonly streams: ByteShare;
+  /** Bodies that have been pulled are decoded and handed on in these. */
+  readonly turns = new WorkTurns();
 
   constructor({ pullBudget, offerBudget, queueBudget, decodeBudget, streamBudget }: SharedBudgets) {
     this.pulls = pullBudget.share();

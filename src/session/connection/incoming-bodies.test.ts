@@ -88,6 +88,27 @@ describe("rendezvous bodies", () => {
     expect(all.port.frames.at(-1)).toMatchObject({ kind: frameKind.pulling, word: 1000 });
   });
 
+  it("that come at once are served in several turns of the loop, where each takes long", async () => {
+    const all = open();
+    const serve = all.method.serve.bind(all.method);
+    all.method.serve = (...args) => {
+      const endMs = performance.now() + 6;
+      while (performance.now() < endMs);
+      serve(...args);
+    };
+    for (let index = 0; index < 3; index++) all.receive({ ...rendezvous, callId: id(1, index) });
+    for (const pull of all.port.pulls) {
+      pull.into.set(bytes);
+      pull.settle(0);
+    }
+    const served: number[] = [];
+    for (let turn = 0; turn < 3; turn++) {
+      await settled();
+      served.push(all.method.calls.length);
+    }
+    expect(served).toEqual([1, 2, 3]);
+  });
+
   it("fail their call alone when pulling fails", async () => {
     const all = open();
     all.receive(rendezvous);

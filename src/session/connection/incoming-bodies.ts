@@ -189,18 +189,21 @@ export class IncomingBodies {
     pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
       .catch(noMemoryFor)
       .then((pulled) => {
-        this.#pulls.end(underWay);
-        if (session.state === "ended") {
-          onDropped?.();
-          this.#onStill();
-        } else {
-          progress.wake();
-          if ("body" in pulled) {
-            counters.bodiesPulled++;
-            onBody({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
-          } else onBody(undefined, pulled.status);
-        }
-        if (isCounted) letGo();
+        // Many bodies of one peer may have come at once, and the value of each takes milliseconds.
+        session.account.turns.run(() => {
+          this.#pulls.end(underWay);
+          if (session.state === "ended") {
+            onDropped?.();
+            this.#onStill();
+          } else {
+            progress.wake();
+            if ("body" in pulled) {
+              counters.bodiesPulled++;
+              onBody({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
+            } else onBody(undefined, pulled.status);
+          }
+          if (isCounted) letGo();
+        });
       });
     progress.wake();
     return true;
