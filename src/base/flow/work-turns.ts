@@ -18,11 +18,11 @@ export class WorkTurns {
   }
 
   #take(piece: () => void): void {
-    const startMs = performance.now();
+    const startMs = realTimers.now();
     try {
       piece();
     } finally {
-      this.#spentMs += performance.now() - startMs;
+      this.#spentMs += realTimers.now() - startMs;
       if (this.#spentMs >= turnMs && !this.#isFull) {
         this.#isFull = true;
         realTimers.setImmediate(this.#onTurn);
