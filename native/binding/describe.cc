@@ -2,6 +2,7 @@
 // Copyright The Cinnabar Authors
 #include "binding/describe.h"
 
+#include "binding/arguments.h"
 #include "fabric/domains.h"
 #include "fabric/info.h"
 #include "fabric/library.h"
