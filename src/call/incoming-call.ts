@@ -28,48 +28,45 @@ import { CallOperations } from "./call-operations.ts";
  */
 export type IncomingPhase = "open" | "ended" | "answered";
 
-/** What a call ended with. */
+/** The result of a call: a value or an error. */
 export type Outcome = { readonly value: unknown; readonly error?: undefined } | { readonly error: RpcError };
 
 /**
- * Whether a handler was begun for a call: `none` yet, so that a refusal now is certain not to have done anything; one
- * `here`; or perhaps one for another attempt at the same call, `elsewhere`.
+ * Whether a handler has begun for a call. `none`: no handler has begun, so a refusal is certain to have had no effect.
+ * `here`: this call's handler has begun. `elsewhere`: another attempt at the same call may have begun one.
  */
 export type HandlerBegun = "none" | "here" | "elsewhere";
 
-/**
- * Who takes what a call ends with: the session, which sends terminal frames, or what keeps answers for calls that are
- * tried again.
- */
+/** Takes the outcome of a call: the session, which sends terminal frames, or the replay store, which keeps answers. */
 export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
-  /** Its headers leave now, unless they have. @throws RpcError when they exceed a limit. */
+  /** Sends the headers now, unless they have left. @throws RpcError when they exceed a limit. */
   sendHeaders?(call: IncomingCall): void;
-  /** Its time is up and its handler has not ended. The answer follows. */
+  /** The deadline has passed and the handler has not ended. The answer follows. */
   onOverdue?(call: IncomingCall): void;
 }
 
 /** What a call waits for: its turn, the handler of another attempt, or its own handler where that holds a place. */
 export interface Awaited {
-  /** Whether no handler has begun, because others must end first. */
+  /** Whether no handler has begun because other handlers must end first. */
   readonly queued?: boolean;
-  /** A call that waited was cancelled, or its time was up. */
+  /** A waiting call was cancelled, or its deadline passed. */
   onAborted(call: IncomingCall, error: RpcError): void;
-  /** The peer of a call that waited was lost. */
+  /** The peer of a waiting call was lost. */
   onAbandoned(call: IncomingCall): void;
 }
 
 /** A place among the handlers that may run at once. */
 export interface Place {
-  /** The handler has ended: another may begin. */
+  /** The handler has ended: another handler may begin. */
   leave(): void;
 }
 
-/** Codes and sentences for the ends of a call that its handler hears of. */
+/** Codes and messages that a handler receives when its call ends early. */
 export interface EndWording {
   readonly cancelled: Wording;
   readonly outOfTime: Wording;
-  /** For what comes after the answer. */
+  /** For operations after the answer. */
   readonly ended: Wording;
 }
 
@@ -93,12 +90,12 @@ const queuedWording: EndWording = {
   },
 };
 
-/** What the server of a call tells its caller beside items and answer. Most calls have none. */
+/** The metadata that the server adds to items and answer. Most calls have no metadata. */
 export class AnswerMetadata {
-  /** Before the first item or the answer. Undefined: nobody has looked at them. */
+  /** Sent before the first item or the answer. Undefined until the handler reads or sets the headers. */
   headers: Metadata | undefined = undefined;
   headersLeft = false;
-  /** With the answer or the error. */
+  /** Sent with the answer or the error. */
   trailers: Metadata | undefined = undefined;
 }
 
@@ -110,46 +107,48 @@ class BoundAbort extends AbortController {
   }
 }
 
-/** One call as its server has it. */
+/** One call on the server's side. */
 export class IncomingCall extends Timed {
   readonly id: number;
   readonly method: number;
-  /** It is a control request, or a call of a built-in service. */
+  /** True for a control request and for a call of a built-in service. */
   readonly isBuiltin: boolean;
-  /** What it is known by when it is tried again; undefined when it stands for itself. */
+  /** The identity of a call that may be sent again. Undefined for a call that is sent once. */
   readonly identity: CallIdentity | undefined;
   handler: HandlerBegun;
-  /** What came with its request. */
+  /** The metadata of the request. */
   metadata: Metadata | undefined = undefined;
-  /** What goes with its answer. Undefined: nobody has looked at it. */
+  /** The metadata of the answer. Undefined until the handler reads or sets it. */
   answerMetadata: AnswerMetadata | undefined = undefined;
-  /** What the calls of its handler carry. Undefined: they inherit what `metadata` has for them. */
+  /** The metadata for calls that the handler makes. Undefined: those calls inherit from `metadata`. */
   nestedMetadata: Metadata | undefined = undefined;
-  /** How urgent its caller says it is. */
+  /** The priority that the caller has set. */
   priority: Priority = "normal";
-  /** Length of its request's body, as it travelled. */
+  /** The length of the request's body as it travelled. */
   bodyBytes = 0;
-  /** What its input holds until the answer: bytes of V8's heap, and of the memory that its binary is in. */
+  /**
+   * The memory of the input until the answer: bytes of V8's heap, and bytes of the memory that holds its binary data.
+   */
   heapBytes = 0;
   heldBytes = 0;
-  /** Who is told when it ends against its will. Undefined where nobody but its handler must know. */
+  /** Notified when the call ends early. Undefined when only the handler must know. */
   awaits: Awaited | undefined = undefined;
-  /** What its handler holds while it runs; undefined where any number may run. */
+  /** The handler's place while it runs. Undefined when the number of handlers is unbounded. */
   place: Place | undefined = undefined;
-  /** Its items where it is a stream. */
+  /** The items of a stream. */
   items: ServedItems | undefined = undefined;
   phase: IncomingPhase = "open";
-  /** What it ends with against its will. */
+  /** The wording of an early end. */
   wording: EndWording = handlerWording;
-  /** Called when the terminal frame is on its way, or nobody is there to read it. */
+  /** Called when the terminal frame is on its way, or when the peer is lost. */
   onAnswered: (() => void) | undefined;
   /** Called when the last transfer under way has ended. */
   onStill: (() => void) | undefined;
-  /** When its request arrived, on the engine's clock. */
+  /** The time when the request arrived, on the engine's clock. */
   startedMs = 0;
-  /** How long its input was pulled, in whole microseconds. */
+  /** The time to pull the input, in whole microseconds. */
   pullingUs = 0;
-  /** How long it waited for its turn, with all it needs here, in whole microseconds. */
+  /** The time in the queue after the input was complete, in whole microseconds. */
   queuedUs = 0;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
@@ -157,7 +156,7 @@ export class IncomingCall extends Timed {
   #offered = 0;
   #abort: BoundAbort | undefined;
   #abortReason: RpcError | undefined;
-  /** What its handler has started, once it has started anything that outlives it. */
+  /** The operations that the handler has started. Undefined until the first operation that outlives the handler. */
   started: CallOperations | undefined = undefined;
 
   constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
@@ -172,13 +171,13 @@ export class IncomingCall extends Timed {
   }
 
   /**
-   * Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when
-   * first asked for. Its listeners run in the async context of then.
+   * Fires when the caller cancels, the deadline passes, or the peer is lost; never when the call ends by itself. The
+   * first read makes the signal. Its listeners run in the async context of that read.
    */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new BoundAbort();
-      // Each transfer of the call listens, and there is no bound on those that a handler may have under way.
+      // Each transfer of the call adds a listener, and a handler may have any number of transfers under way.
       setMaxListeners(0, this.#abort.signal);
       if (this.#abortReason !== undefined) this.#abort.abort(this.#abortReason);
     }
@@ -189,44 +188,46 @@ export class IncomingCall extends Timed {
     return this.phase === "open";
   }
 
-  /** Ended against its handler's will: cancelled, out of time, or its peer lost. */
+  /** True when the call ended early: it was cancelled, its deadline passed, or its peer was lost. */
   get aborted(): boolean {
     return this.#abortReason !== undefined;
   }
 
-  /** How many of its transfers are under way. */
+  /** The number of the call's transfers under way. */
   get transfers(): number {
     return this.#transfers;
   }
 
-  /** What its handler has started. Undefined where no handler of its own has begun. */
+  /** The operations that the handler has started. Undefined while no handler of this call has begun. */
   get operations(): CallOperations | undefined {
     if (this.started === undefined && this.handler === "here") this.started = new CallOperations();
     return this.started;
   }
 
-  /** What its caller is told before the first item or the answer. It cannot be changed once it has left. */
+  /**
+   * The metadata that the caller receives before the first item or the answer. It cannot be changed once it has left.
+   */
   get headers(): Metadata {
     this.answerMetadata ??= new AnswerMetadata();
     this.answerMetadata.headers ??= new Metadata();
-    // There were none when the first item left.
+    // The first item left without headers.
     if (this.items !== undefined && this.items.sent > 0) lockSent(this.answerMetadata.headers);
     return this.answerMetadata.headers;
   }
 
-  /** What its caller is told with the answer or the error. */
+  /** The metadata that the caller receives with the answer or the error. */
   get trailers(): Metadata {
     this.answerMetadata ??= new AnswerMetadata();
     this.answerMetadata.trailers ??= new Metadata();
     return this.answerMetadata.trailers;
   }
 
-  /** Its headers leave now, if there are any that have not. @throws RpcError when they exceed a limit. */
+  /** Sends the headers now, if there are any and they have not left. @throws RpcError when they exceed a limit. */
   sendHeaders(): void {
     if (this.answerMetadata?.headersLeft === false) this.#session.sendHeaders?.(this);
   }
 
-  /** Its caller is told what the handler of another call has said. Headers that have left do not leave again. */
+  /** Answers with the metadata of another call's handler. Headers that have left do not leave again. */
   answerAs({ headers, trailers }: AnswerMetadata): void {
     this.answerMetadata ??= new AnswerMetadata();
     this.answerMetadata.headers = headers;
@@ -242,13 +243,13 @@ export class IncomingCall extends Timed {
     this.pullingUs = request.pullingUs;
   }
 
-  /** It has all it needs but its turn. */
+  /** The request is complete and waits for its turn. */
   queue(awaited: Awaited): void {
     this.awaits = awaited;
     this.wording = queuedWording;
   }
 
-  /** Its turn has come after so long, and its handler has `place` while it runs. */
+  /** The turn has come after `queuedUs`. The handler holds `place` while it runs. */
   dequeue(queuedUs: number, place: Place & Awaited): void {
     this.queuedUs = queuedUs;
     this.place = place;
@@ -256,7 +257,7 @@ export class IncomingCall extends Timed {
     this.wording = handlerWording;
   }
 
-  /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */
+  /** Keeps the handler's outcome. False if the call had ended before: the outcome is dropped. */
   settle(outcome: Outcome): boolean {
     if (this.phase !== "open") return false;
     this.phase = "ended";
@@ -266,7 +267,7 @@ export class IncomingCall extends Timed {
     return true;
   }
 
-  /** Ends the call against the handler's will. */
+  /** Ends the call before its handler does. */
   abort(error: RpcError): void {
     if (this.phase !== "open") return;
     this.#fire(error);
@@ -274,7 +275,7 @@ export class IncomingCall extends Timed {
     this.awaits?.onAborted(this, error);
   }
 
-  /** The peer is gone: nobody waits for an answer. */
+  /** The peer is lost: the call needs no answer. */
   abandon(error: RpcError): void {
     const { open } = this;
     if (open) this.#fire(error);
@@ -289,12 +290,12 @@ export class IncomingCall extends Timed {
     this.abort(new RpcError({ ...this.wording.outOfTime, origin: "remote" }));
   }
 
-  /** The caller has given it up. */
+  /** The caller has cancelled the call. */
   onCancelled(): void {
     this.abort(new RpcError({ ...this.wording.cancelled, origin: "remote" }));
   }
 
-  /** Throws when the call has ended, with what it ended with. */
+  /** Throws the error of a call that has ended. */
   assertOpen(): void {
     if (this.phase === "open") return;
     throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });
@@ -315,7 +316,10 @@ export class IncomingCall extends Timed {
     this.onStill?.();
   }
 
-  /** An item of its stream is offered to the caller. The answer waits until it has been pulled: it frees its number. */
+  /**
+   * An item of the stream is offered to the caller. The answer waits until the caller has pulled the item, because the
+   * answer frees the call's number.
+   */
   beginOffer(): void {
     this.#offered++;
   }
@@ -327,7 +331,7 @@ export class IncomingCall extends Timed {
   #answer(): void {
     this.phase = "answered";
     const outcome = this.#outcome as Outcome;
-    // A holder of the call keeps no value of a handler.
+    // The call no longer keeps the handler's value.
     this.#outcome = undefined;
     this.#session.answer(this, outcome);
     this.onAnswered?.();

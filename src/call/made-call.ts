@@ -3,12 +3,12 @@ import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { Timed } from "../base/time/deadline-wheel.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 
-/** What hears of a signal's abort. */
+/** Is notified when a signal aborts. */
 export interface Abortable {
   onAbort(reason: unknown): void;
 }
 
-/** The open calls of one signal. A signal is often shared by many calls: one listener serves them all. */
+/** The open calls of one signal. Many calls often share a signal: one listener serves all of them. */
 class Watch {
   readonly items = new Set<Abortable>();
 
@@ -21,8 +21,8 @@ class Watch {
 const watches = new WeakMap<AbortSignal, Watch>();
 
 /**
- * Calls `item.onAbort` when the signal aborts, until `unwatchAbort`. The listener goes with the last item: Node keeps a
- * signal of `AbortSignal.any` or `AbortSignal.timeout` for as long as it has a listener.
+ * Calls `item.onAbort` when the signal aborts, until `unwatchAbort`. The listener is removed with the last item,
+ * because Node keeps a signal of `AbortSignal.any` or `AbortSignal.timeout` for as long as it has a listener.
  */
 export function watchAbort(signal: AbortSignal, item: Abortable): void {
   let watch = watches.get(signal);
@@ -39,25 +39,31 @@ export function unwatchAbort(signal: AbortSignal, item: Abortable): void {
   if (watch?.items.delete(item) && watch.items.size === 0) signal.removeEventListener("abort", watch);
 }
 
-/** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
+/**
+ * The phase of a call before its request has left: see `OutgoingPhase`. `backoff`: the call has failed and waits for a
+ * retry.
+ */
 export type UnsentPhase = "waiting" | "connecting" | "backoff";
 
 /**
- * A call that was made here. Its deadline, or the abort of a signal, may end it before its answer comes. It is armed in
- * the engine's wheel until it settles, and the list of open calls finds it there.
+ * A call that was made here. Its deadline, or the abort of a signal, may end it before the answer comes. The call is
+ * armed in the engine's wheel until it settles. The list of open calls reads the wheel.
  */
 export abstract class MadeCall extends Timed implements Abortable {
-  /** When it was made, on the engine's clock. */
+  /** The time when the call was made, on the engine's clock. */
   startedMs = 0;
-  /** Mostly none or one: the user's own, and that of the call that this one is made for. */
+  /**
+   * The signals of the call. Usually at most one: the user's own. A nested call also has the signal of the call that it
+   * serves.
+   */
   protected signals: AbortSignal | readonly AbortSignal[] | undefined;
 
   abstract get settled(): boolean;
 
-  /** Whether the list of open calls has it, and drains wait for it. */
+  /** Whether the list of open calls shows the call, and drains wait for it. */
   abstract get isListed(): boolean;
 
-  /** Undefined when a request of it has left: its session lists that. */
+  /** Undefined once a request has left: the session lists that request. */
   get unsentPhase(): UnsentPhase | undefined {
     return undefined;
   }
@@ -67,7 +73,7 @@ export abstract class MadeCall extends Timed implements Abortable {
     return "";
   }
 
-  /** Its peer, as far as it is known before a session is. */
+  /** The name of the peer, as far as it is known before a session opens. */
   get peerName(): string {
     return "";
   }
@@ -75,7 +81,7 @@ export abstract class MadeCall extends Timed implements Abortable {
   /** Ends the call, which has not settled, with this error. */
   protected abstract endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
 
-  /** Ends the call when the signal aborts. A signal that has aborted before ends it now. */
+  /** Ends the call when the signal aborts. A signal that has aborted already ends the call at once. */
   protected listen(signal: AbortSignal | undefined): void {
     if (signal === undefined || this.settled) return;
     if (signal.aborted) return this.onAbort(signal.reason);
@@ -84,7 +90,7 @@ export abstract class MadeCall extends Timed implements Abortable {
     this.signals = other === undefined ? signal : [other, signal];
   }
 
-  /** The call has settled: no signal ends it any more. */
+  /** The call has settled: signals no longer end it. */
   protected unlisten(): void {
     const { signals } = this;
     if (signals === undefined) return;
@@ -101,22 +107,21 @@ export abstract class MadeCall extends Timed implements Abortable {
 }
 
 /**
- * The time that a call has, in milliseconds, rounded up: its own, and at most what is left to the call that it is made
- * for.
+ * The time that a call has, in milliseconds, rounded up: its own, and at most the time left of the call that it serves.
  */
 export function timeLeftIn(around: IncomingCall | undefined, nowMs: number, timeoutMs: number): number {
   if (around === undefined) return timeoutMs;
   return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - nowMs)));
 }
 
-/** What to say of a signal whose reason `isTimeout`. */
+/** The message for a signal with a timeout as its reason. */
 function timeUp(reason: unknown): string {
   return reason instanceof RpcError
     ? "the deadline of the call being served has passed"
     : "the caller's signal timed out";
 }
 
-/** Whether a signal's reason says that time is up: `AbortSignal.timeout`, or a served call whose own time was. */
+/** Whether the signal's reason is a timeout: `AbortSignal.timeout`, or the deadline of a served call. */
 function isTimeout(reason: unknown): boolean {
   return reason instanceof RpcError
     ? reason.code === "deadline_exceeded"

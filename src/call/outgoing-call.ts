@@ -31,38 +31,38 @@ import { MadeCall, type UnsentPhase } from "./made-call.ts";
  *   any open  abort, deadline                     settled   cancel sent if a request had left; released when the terminal frame comes
  *   any open  session lost or closed              settled   released
  *
- * The server answers every request with exactly one terminal frame, cancelled or not. Until it comes the number, and
- * whatever memory the request granted to the peer, stay taken: nothing the peer may still touch is used again.
+ * The server answers every request with exactly one terminal frame, cancelled or not. Until that frame comes, the
+ * number and the memory granted to the peer stay taken. So no memory that the peer may still touch is used again.
  */
 export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "settled";
 
-/** Never filled: a call's own arrays take their places with the first grant and the first observer. */
+/** Never filled: the first grant and the first observer of a call replace them. */
 const noGrants: Grant[] = [];
 const noObservers: CallObserver[] = [];
 
-/** One life of a peer. */
+/** One incarnation of a peer. */
 export interface Callee {
   readonly url: string;
   readonly incarnation: bigint;
 }
 
-/** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
+/** Called once when the call has settled for its caller, with the error if there was one. */
 export type CallObserver = (error: RpcError | undefined) => void;
 
 /** Receives the headers before the first item and the answer, or the trailers before the call settles. */
 export type MetadataListener = (metadata: Metadata) => void;
 
-/** What a request is bound by. Calls without options of their own share the terms of their method. */
+/** The terms of a request. Calls without options of their own share the terms of their method. */
 export interface RequestTerms {
-  /** Where it stands among those that wait, here and at the peer. */
+  /** The priority in queues here and at the peer. */
   readonly priority: Priority;
-  /** It fails at once when it would have to wait for a place in its session's window. */
+  /** Fails at once when the window of the session is full. */
   readonly failsWhenFull: boolean;
-  /** Its caller waits only until it has left: it cannot be cancelled after that, and lends no memory. */
+  /** The call settles when its request has left. After that it cannot be cancelled. It lends no memory. */
   readonly isOneWay: boolean;
-  /** A control request: of an engine, or of a user to a built-in service. It is in no window. */
+  /** A control request: from an engine, or from a user to a built-in service. It counts in no window. */
   readonly isBuiltin: boolean;
-  /** Its key for the policy of a balanced peer, where its client has one. Undefined: what `keyOf` gives. */
+  /** The key for the policy of a balanced peer. Undefined: the result of `keyOf`. */
   readonly key: string | undefined;
 }
 
@@ -71,19 +71,19 @@ export interface Extras {
   /** Regions and rendezvous bodies that travelled with the request. */
   grants: Grant[];
   observers: CallObserver[];
-  /** The block of its request. */
+  /** The block of metadata of the request. */
   metadata: Uint8Array | undefined;
-  /** What makes it known again to the peer when it is tried once more. Undefined: it stands for itself. */
+  /** The identity by which the peer recognises another attempt. Undefined: the request is sent once. */
   identity: CallIdentity | undefined;
-  /** Its items where it is a stream. */
+  /** The items of a stream. */
   items: CallItems | undefined;
-  /** What its server sent before its first item and its answer. */
+  /** The headers that the server sent before its first item and its answer. */
   headers: Metadata | undefined;
   onHeaders: MetadataListener | undefined;
   onTrailers: MetadataListener | undefined;
-  /** What it takes to send it while it waits for a place in its session's window. */
+  /** The entry in the queue of the session while the call waits for a place in the window. */
   queued: Queued | undefined;
-  /** Its body was too long for a message, and is offered to the peer. */
+  /** The body was too long for a message, and is offered to the peer. */
   offersBody: boolean;
 }
 
@@ -100,42 +100,42 @@ const noExtras = (): Extras => ({
   offersBody: false,
 });
 
-/** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
+/** One call on the caller's side. Subclasses define what the phases mean to the caller. */
 export abstract class OutgoingCall extends MadeCall {
   abstract readonly terms: RequestTerms;
   phase: OutgoingPhase = "waiting";
-  /** Its number on its session, 0 while waiting. */
+  /** The call's number on its session; 0 while the call waits. */
   id = 0;
   /**
-   * How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small
-   * integers need no memory of their own.
+   * Time from the start until the call connected, left and began to pull, in whole microseconds; -1 while it has not.
+   * Small integers need no memory of their own.
    */
   connectingUs = -1;
   sentUs = -1;
   pullingUs = -1;
-  /** Undefined as long as it needs none: then no other member needs to be asked. */
+  /** Undefined while the call needs no extra field: then no other member is read. */
   extras: Extras | undefined;
 
   /**
-   * The response's value as decoded, not yet validated, and when its message came, on the engine's clock. Called at most
-   * once, in phase `sent` or `pulling`.
+   * Receives the response's decoded value, not yet validated, and the arrival time of its message on the engine's
+   * clock. Called at most once, in phase `sent` or `pulling`.
    */
   abstract onValue(value: unknown, answeredMs: number): void;
   /** The call failed. Called at most once and never after `onValue`. */
   abstract onFailure(error: RpcError): void;
-  /** It waited in a session that will not send it any more, and has certainly not been executed. */
+  /** The call waited in a session that no longer sends it. It has certainly not been executed. */
   onUnsent(error: RpcError, _input: unknown): void {
     this.onFailure(error);
   }
 
-  /** A region it has granted is taken back. It ends as if its caller had aborted it, and its grants end as always. */
+  /** A granted region is revoked. The call ends as if its caller had aborted it. Its grants end as always. */
   onRevoked(why: Withdrawal): void {
     if (this.settled) return;
     if (why === "revoked") this.endEarly("aborted", "a region that the call had granted was revoked");
     else this.endEarly("data_loss", "a region that the call had granted shows a file that has lost bytes");
   }
 
-  /** Its request lies with the outbox, under its number. For one-way calls and those with extras. */
+  /** The request lies with the outbox, under its number. Called for one-way calls and calls with extras. */
   onLeft(): void {}
 
   override get isListed(): boolean {
@@ -150,12 +150,14 @@ export abstract class OutgoingCall extends MadeCall {
         : undefined;
   }
 
-  /** Another try of a call that was let in when it began: a draining engine still sends it. */
+  /** True for another attempt at a call that began before the drain: a draining engine still sends it. */
   get again(): boolean {
     return false;
   }
 
-  /** Where it must go, because an attempt that it stands for may have been executed there. Undefined: anywhere. */
+  /**
+   * The peer that must receive the call, because an earlier attempt may have been executed there. Undefined: any peer.
+   */
   get boundTo(): Callee | undefined {
     return undefined;
   }
@@ -164,7 +166,7 @@ export abstract class OutgoingCall extends MadeCall {
     return this.phase === "settled";
   }
 
-  /** Time since its start, in whole microseconds. */
+  /** Time since the start, in whole microseconds. */
   elapsedUs(nowMs: number): number {
     return Math.round((nowMs - this.startedMs) * 1000);
   }
@@ -174,19 +176,19 @@ export abstract class OutgoingCall extends MadeCall {
     return this.extras;
   }
 
-  /** Calls `observer` when the call settles. It must not have settled. */
+  /** Calls `observer` when the call settles. The call must not have settled. */
   observe(observer: CallObserver): void {
     const extras = this.more();
     if (extras.observers === noObservers) extras.observers = [observer];
     else extras.observers.push(observer);
   }
 
-  /** Whether anything goes along with it. */
+  /** Whether the call has observers. */
   get observed(): boolean {
     return this.extras !== undefined && this.extras.observers.length > 0;
   }
 
-  /** For subclasses, when they have settled. */
+  /** Called by subclasses when they have settled. */
   protected notifyObservers(error: RpcError | undefined): void {
     const { extras } = this;
     if (extras === undefined || extras.observers === noObservers) return;
@@ -195,19 +197,19 @@ export abstract class OutgoingCall extends MadeCall {
     for (const observer of observers) observer(error);
   }
 
-  /** Memory goes along, and is the peer's to touch until the grant is released. */
+  /** Adds memory that the peer may touch until the grant is released. */
   addGrant(grant: Grant): void {
     const extras = this.more();
     if (extras.grants === noGrants) extras.grants = [grant];
     else extras.grants.push(grant);
   }
 
-  /** Its body is offered to the peer under its number. */
+  /** The body is offered to the peer under the call's number. */
   offersBody(): void {
     this.more().offersBody = true;
   }
 
-  /** The block of metadata that its request carries. */
+  /** The block of metadata of the request. */
   get metadata(): Uint8Array | undefined {
     return this.extras?.metadata;
   }
@@ -236,7 +238,7 @@ export abstract class OutgoingCall extends MadeCall {
     this.more().queued = waiting;
   }
 
-  /** Gives the user's listeners the metadata of the server, in the async context of the caller. */
+  /** Keeps the user's listeners for the server's metadata. They run in the async context of the caller. */
   listenForMetadata(onHeaders: MetadataListener | undefined, onTrailers: MetadataListener | undefined): void {
     const extras = this.more();
     extras.onHeaders = onHeaders && boundHere(onHeaders);
@@ -247,7 +249,7 @@ export abstract class OutgoingCall extends MadeCall {
     return this.extras?.headers;
   }
 
-  /** They have come, once. */
+  /** The headers have come. Called once. */
   onHeaders(headers: Metadata): void {
     this.more().headers = headers;
     if (!this.settled) this.reportHeaders(headers);
@@ -261,7 +263,7 @@ export abstract class OutgoingCall extends MadeCall {
     }
   }
 
-  /** The answer is there, with these. False: a listener of the user's has failed, or ended, the call. */
+  /** The answer has come with these trailers. False: a listener of the user has failed, or has ended the call. */
   reportTrailers(trailers: Metadata): boolean {
     try {
       this.extras?.onTrailers?.(trailers);
@@ -289,12 +291,12 @@ export abstract class OutgoingCall extends MadeCall {
     return grants;
   }
 
-  /** Its caller waits no more, but the peer has not answered. */
+  /** The caller no longer waits, but the peer has not answered. */
   giveUpGrants(): void {
     for (const grant of this.extras?.grants ?? noGrants) grant.onGivenUp?.();
   }
 
-  /** The peer has answered, or its process is gone for certain. */
+  /** The peer has answered, or its process is certainly gone. */
   releaseGrants(): void {
     for (const grant of this.takeGrants()) grant.release();
   }

@@ -1,5 +1,5 @@
 /**
- * Numbers for things in flight: 20 bits of slot and 12 of generation, so that a late answer to a number used before is
+ * Numbers for things in flight: 20 bits of slot and 12 of generation, so that a late answer to a former number is
  * recognised. Look-up is an array index, and the free list makes taking and releasing O(1).
  */
 export class SlotTable<T> {
@@ -8,7 +8,7 @@ export class SlotTable<T> {
   readonly #free: number[] = [];
   readonly #capacity: number;
   readonly #first: number;
-  /** How many numbers are taken. A plain field: each call looks at it. Only the table writes it. */
+  /** The count of numbers in use. A plain field, because each call reads it. Only the table writes it. */
   size = 0;
 
   /** `first` is the lowest slot; the highest is at most 2^20 - 1. */
@@ -21,7 +21,7 @@ export class SlotTable<T> {
     return this.size >= this.#capacity;
   }
 
-  /** A number for `item`, unequal to 0, or 0 when the table is full. */
+  /** Takes a number for `item`. Returns 0 when the table is full; no number is 0. */
   take(item: T): number {
     let slot = this.#free.pop();
     if (slot === undefined) {
@@ -37,7 +37,7 @@ export class SlotTable<T> {
     return ((generation << slotBits) | (slot + this.#first)) >>> 0;
   }
 
-  /** Whether something is in a slot. */
+  /** Whether a slot is taken. */
   has(slot: number): boolean {
     return this.#items[slot - this.#first] !== undefined;
   }
@@ -55,7 +55,7 @@ export class SlotTable<T> {
     this.size--;
   }
 
-  /** As `release`, for a number that was not sent: the slot's next use gets it again. */
+  /** Like `release`, for a number that was not sent: the next use of the slot gets the same number. */
   takeBack(id: number): void {
     if (this.get(id) === undefined) return;
     this.release(id);
@@ -68,7 +68,7 @@ export class SlotTable<T> {
   }
 }
 
-/** The same numbers in slots that whoever takes one chooses. Few of the slots are ever used. */
+/** The same numbers, in slots that the caller of `take` chooses. Few of the slots are ever used. */
 export class ChosenSlots<T> {
   readonly #items = new Map<number, T>();
   readonly #generations = new Map<number, number>();
@@ -79,12 +79,12 @@ export class ChosenSlots<T> {
     return this.#items.has(slot);
   }
 
-  /** Whether there is such a slot, with nothing in it. */
+  /** Whether the slot exists and is free. */
   isFree(slot: number): boolean {
     return slot <= slotMask && !this.#items.has(slot);
   }
 
-  /** A number for `item` in a free slot. */
+  /** Takes a number for `item` in a free slot. */
   take(slot: number, item: T): number {
     const generation = ((this.#generations.get(slot) ?? 0) % maxGeneration) + 1;
     this.#generations.set(slot, generation);
@@ -102,7 +102,7 @@ export class ChosenSlots<T> {
     if (this.get(id) !== undefined && this.#items.delete(id & slotMask)) this.size--;
   }
 
-  /** As `release`, for a number that was not sent: the slot's next use gets it again. */
+  /** Like `release`, for a number that was not sent: the next use of the slot gets the same number. */
   takeBack(id: number): void {
     if (this.get(id) === undefined) return;
     this.release(id);
@@ -115,14 +115,16 @@ export class ChosenSlots<T> {
 }
 
 /**
- * What the other side of a `SlotTable` remembers: the generation in which each slot was last used. Each use is newer
- * than the one before, so a request that a fabric delivers twice differs from a new one, even when the first has been
- * answered.
+ * The memory of a `SlotTable`'s peer: the generation in which each slot was last used. Each use is newer than the
+ * former one. So a request that a fabric delivers twice differs from a new one, even after the first has been answered.
  */
 export class SlotGenerations {
   readonly #last: number[] = [];
 
-  /** Notes the use of a number; false, and nothing noted, when it is not newer than the last in its slot. */
+  /**
+   * Notes the use of a number. False when it is not newer than the last number of its slot; the slot then stays as it
+   * is.
+   */
   advance(id: number): boolean {
     const slot = id & slotMask;
     const generation = id >>> slotBits;

@@ -25,8 +25,8 @@ import type { CallSession } from "./session-source.ts";
  * Where a call that may make several requests stands.
  *
  *   checking  its input is being checked; nothing has been asked for
- *   trying    an attempt is under way; of a stream, or its items are
- *   waiting   none is: the next goes when the alarm rings
+ *   trying    an attempt, or the items of a stream, are under way
+ *   waiting   no attempt is under way; the alarm starts the next one
  *   judging   the answer or the error that decides has come and is being checked
  *   settled   the caller has its value or error; items of a stream that have come may still be read
  *
@@ -44,46 +44,49 @@ import type { CallSession } from "./session-source.ts";
  */
 export type AttemptedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
-/** What such a call is bound by. */
+/** The terms of such a call. */
 export interface CallTerms {
-  /** Of each attempt. */
+  /** The terms of each attempt. */
   readonly request: RequestTerms;
-  /** Undefined: it is tried once. */
+  /** Undefined: the call makes one attempt. */
   readonly policy: RetryPolicy | undefined;
-  /** The time limit of one attempt; `Infinity` where it has all of the call's. */
+  /** The time limit of one attempt; `Infinity` when the call's own limit is the only one. */
   readonly attemptTimeoutMs: number;
   readonly onHeaders: MetadataListener | undefined;
   readonly onTrailers: MetadataListener | undefined;
 }
 
 /**
- * How an attempt failed: `failed` with an error, `late` by its own time limit, `final` because there can be no other:
- * its peer was closed, what it had granted was revoked, or what went along with it has had its one try.
+ * How an attempt failed. `failed`: with an error. `late`: by its own time limit. `final`: no other attempt can follow,
+ * because the peer was closed, a grant was revoked, or what went along with the attempt has had its one try.
  */
 export type AttemptFailure = "failed" | "late" | "final";
 
 /**
- * A call that may make several requests, one after another, from the moment a user makes it. It owns the
- * deadline and the decision to try again. It settles exactly once.
+ * A call that may make several requests, one after another. It begins when a user makes it. It owns the deadline and
+ * decides about retries. It settles exactly once.
  */
 export abstract class AttemptedCall extends MadeCall implements CheckedCall, Retried {
   readonly method: ClientMethod;
   readonly input: unknown;
   phase: AttemptedPhase = "checking";
-  /** When its time is up, on the engine's clock; `Infinity` for a stream without a time limit. */
+  /** The deadline, on the engine's clock; `Infinity` for a stream without a time limit. */
   endMs = 0;
-  /** The block that each attempt carries. */
+  /** The block of metadata of each attempt. */
   metadata: Uint8Array | undefined = undefined;
-  /** Attempts that were begun. */
+  /** The number of attempts begun. */
   protected started = 0;
-  /** The attempt that is under way; when none is, the one that was the last. */
+  /** The attempt under way, else the last attempt. */
   protected last: Attempt | undefined;
-  /** Where each attempt must go, because one that it stands for may have been executed there. Undefined: anywhere. */
+  /**
+   * The peer that must receive each attempt, because an earlier attempt may have been executed there. Undefined: any
+   * peer.
+   */
   boundTo: Callee | undefined = undefined;
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
-  /** Undefined where nobody wanted to hear of attempts when the call was made. */
+  /** Undefined when no listener for attempts existed at the start of the call. */
   #publish: Publisher | undefined;
   #hasReportedHeaders = false;
 
@@ -95,20 +98,20 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   abstract readonly terms: CallTerms;
 
-  // ---- what a kind of calls adds ----------------------------------------------------------------------------------
+  // ---- hooks of subclasses ----------------------------------------------------------------------------------------
 
-  /** An attempt is about to go. */
+  /** An attempt is about to start. */
   protected onLaunch(_attempt: Attempt): void {}
 
-  /** Who a request is to the peer of this session; undefined when it stands for itself. */
+  /** The identity of a request for the peer of this session. Undefined: the request is sent once. */
   identify(_session: CallSession): CallIdentity | undefined {
     return undefined;
   }
 
-  /** Memory that an attempt granted has come back, or may never do so. */
+  /** Memory that an attempt granted has come back, or may never come back. */
   onGrantsChanged(): void {}
 
-  /** The items of an attempt, where it has any. The next three are called of such attempts only. */
+  /** The items of an attempt, if it has any. The next three methods are called only for attempts with items. */
   makeItems(_attempt: RequestOfItems): CallItems | undefined {
     return undefined;
   }
@@ -116,12 +119,12 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** The request of the last attempt lies with the outbox of this session. */
   onAttemptLeft(_session: SessionContext): void {}
 
-  /** It was turned away and is about to go elsewhere. */
+  /** The attempt was turned away and is about to move to another session. */
   onAttemptMoved(): void {}
 
   onAttemptEnded(): void {}
 
-  /** From here on it has its time, and can end. `around`: the call being served that it is made for. */
+  /** Starts the time limit: from here on the call can end. `around`: the served call that this call belongs to. */
   protected start(
     options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata"> | undefined,
     around: IncomingCall | undefined,
@@ -169,7 +172,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return this.last?.phase === "connecting" ? "connecting" : "waiting";
   }
 
-  /** Whether a request of an attempt that is under way has left. */
+  /** Whether a request of the attempt under way has left. */
   protected get isSent(): boolean {
     return this.last?.session !== undefined;
   }
@@ -200,10 +203,10 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     if (this.#report("onTrailers", attempt.trailers)) this.onAnswer(value);
   }
 
-  /** The answer that decides has come: to be checked. */
+  /** The deciding answer has come and must be checked. */
   protected abstract onAnswer(value: unknown): void;
 
-  /** The server of this attempt has sent headers. The user hears of them once. */
+  /** The server of this attempt has sent headers. The user receives headers once. */
   onAttemptHeaders(headers: Metadata): void {
     if (this.phase !== "trying" || this.#hasReportedHeaders) return;
     this.#hasReportedHeaders = true;
@@ -222,18 +225,18 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     const { policy } = this.terms;
     if (policy === undefined) return false;
     if (how === "late" || error.retryAfterMs !== undefined) return true;
-    // What the contract declares is an answer.
+    // An error that the contract declares is an answer.
     return error.reason === undefined && policy.codes.has(error.code);
   }
 
-  /** Whether another attempt can do no harm, and does not contradict what the user has received. */
+  /** Whether another attempt is safe, and does not contradict what the user has received. */
   protected isRepeatable(attempt: Attempt, _error: RpcError): boolean {
     return attempt.headers === undefined && (!this.mayHaveRun || this.method.idempotent);
   }
 
   #waitToTryAgain(error: RpcError): void {
     const policy = this.terms.policy as RetryPolicy;
-    // The wait that the server asked for is added: the callers that it rejected must not return at the same moment.
+    // The server's wait is added to the back-off, so that rejected callers do not return at the same moment.
     const waitMs = (error.retryAfterMs ?? 0) + backoffMs(this.started - 1, policy);
     const isOver =
       this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
@@ -260,7 +263,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     this.launch();
   }
 
-  /** Nobody waits for an attempt any more, but for the one that decides. */
+  /** Gives up every attempt but the deciding one. */
   protected giveUpAttempts(deciding?: Attempt): void {
     if (this.#alarm !== undefined) this.method.source.engine.wheel.disarm(this.#alarm);
     for (const attempt of this.takeAttempts()) {
@@ -270,7 +273,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     }
   }
 
-  /** The attempts that servers may still be at. They are given up. */
+  /** Takes the attempts that servers may still execute. The caller gives them up. */
   protected takeAttempts(): readonly Attempt[] {
     return this.last === undefined ? [] : [this.last];
   }
@@ -281,14 +284,16 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     if (!this.settled) this.failWith(error);
   }
 
-  /** The error of an attempt, or of the whole peer, becomes that of the call. */
+  /** The error of an attempt, or of the whole peer, becomes the error of the call. */
   protected failWith(error: RpcError): void {
     this.phase = "judging";
     this.giveUpAttempts();
     if (this.#report("onTrailers", error.trailers)) endWithError(this, error);
   }
 
-  /** Gives the user's listener the headers or the trailers. False: the listener has failed, or ended, the call. */
+  /**
+   * Calls the user's listener with the headers or the trailers. False: the listener has failed, or has ended the call.
+   */
   #report(name: "onHeaders" | "onTrailers", metadata: ReceivedMetadata | undefined): boolean {
     const listener = this.terms[name];
     if (listener === undefined || !(metadata instanceof Metadata)) return true;
@@ -303,7 +308,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   abstract succeed(value: unknown): void;
   abstract fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
 
-  /** What it says of an error that ends it. */
+  /** The error for an early end. */
   protected errorOf(code: RpcCode, message: string, more: Partial<RpcErrorOptions>): RpcError {
     const id = this.last?.id ?? 0;
     return new RpcError({
@@ -318,7 +323,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     });
   }
 
-  /** Nothing can end it any more. Returns how long it took, if there is a listener for it. */
+  /** Settles the call. Returns the time it took, if there is a listener for it. */
   protected settle(code: RpcCode | "ok"): number | undefined {
     this.phase = "settled";
     const { engine, retried } = this.method.source;
@@ -329,7 +334,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return recordEnd(this.method, this.startedMs, code);
   }
 
-  /** Tells of its end, with the times of its last attempt. */
+  /** Reports the end of the call, with the times of its last attempt. */
   protected reportEnd(
     tookMs: number,
     code: RpcCode | "ok",
@@ -344,19 +349,19 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 }
 
 /**
- * One request of a call that may make several: who it is to its server, how long it may take, and what it has granted.
- * It settles once, and reports to its call what became of it.
+ * One request of a call that may make several. It holds the request's identity, time limit and grants. It settles once
+ * and reports the outcome to its call.
  */
 export class Attempt extends ClientCall implements RequestOfItems {
-  /** 1 for the first of its call. */
+  /** 1 for the first attempt of a call. */
   readonly number: number;
-  /** What came with the answer. Its call reports it to the user, once. */
+  /** The trailers of the answer. The call reports them to the user, once. */
   trailers: Metadata | undefined;
   readonly #call: AttemptedCall;
-  /** How many regions travelled with it, and how many of them the peer may still touch. */
+  /** The number of regions that travelled with the request, and of those that the peer may still touch. */
   #carried = 0;
   #openGrants = 0;
-  /** Its session was lost, and who may touch them may live on. */
+  /** The session was lost, and the peer's process may still be alive. */
   #held = false;
 
   constructor(call: AttemptedCall, number: number) {
@@ -365,7 +370,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.#call = call;
     this.input = input;
     this.number = number;
-    // Its times are reported as those of its call.
+    // The attempt's times are reported as times of its call.
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
@@ -381,7 +386,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     return this.number > 1;
   }
 
-  /** Until it has left, its call is listed. */
+  /** The call is listed until the attempt has left. */
   override get unsentPhase(): UnsentPhase | undefined {
     return undefined;
   }
@@ -390,28 +395,28 @@ export class Attempt extends ClientCall implements RequestOfItems {
     return this.#call.boundTo;
   }
 
-  /** Where it was sent; undefined when nothing has left. */
+  /** The session that sent the request. Undefined before the request has left. */
   get session(): CallSession | undefined {
     return this.id === 0 ? undefined : this.target;
   }
 
-  /** Whether it may have been executed, though it has failed with `error`. */
+  /** Whether the attempt may have been executed, though it has failed with `error`. */
   mayHaveRun(error: RpcError): boolean {
     return this.session !== undefined && error.notExecuted !== true;
   }
 
-  /** Whether an item has come, or has been sent: no other attempt can stand for this one. */
+  /** Whether an item has come or has been sent. After that no other attempt can replace this one. */
   get hasBegun(): boolean {
     const { items } = this;
     return items !== undefined && (items.received > 0 || items.sent > 0);
   }
 
-  /** Has a time limit of its own, shorter than its call's. */
+  /** True for a time limit of its own, shorter than the call's. */
   get #isLimited(): boolean {
     return this.wheelBucket >= 0;
   }
 
-  // ---- its way out ------------------------------------------------------------------------------------------------
+  // ---- sending ----------------------------------------------------------------------------------------------------
 
   start(): void {
     const { wheel, clock } = this.method.source.engine;
@@ -427,7 +432,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     } catch (error) {
       return this.onFailure(error as RpcError);
     }
-    // One that is known again may be answered by a later attempt: the server is given all of the call's time.
+    // A later attempt may answer a request with an identity: the server receives the whole time of the call.
     const isOwn = this.#isLimited && this.identity === undefined;
     super.send(session, input, nowMs, isOwn ? this.deadlineMs : this.#call.endMs);
   }
@@ -442,7 +447,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
 
   protected override beginAgain(): void {
     super.beginAgain();
-    // It stands for itself again until it is sent elsewhere, and its items belonged to its session.
+    // The identity ends until the attempt is sent elsewhere. The items belonged to the former session.
     this.identity = undefined;
     this.#call.onAttemptMoved();
     this.#makeItems();
@@ -471,12 +476,12 @@ export class Attempt extends ClientCall implements RequestOfItems {
     return this.#openGrants > 0;
   }
 
-  /** Whether that memory may never come back, with nobody to say so. */
+  /** Whether granted memory may never come back, without a notice. */
   get grantsHeld(): boolean {
     return this.#held && this.hasOpenGrants;
   }
 
-  /** Whether memory went along. */
+  /** Whether the request carried memory. */
   get carries(): boolean {
     return this.#carried > 0;
   }
@@ -498,17 +503,17 @@ export class Attempt extends ClientCall implements RequestOfItems {
   }
 
   override onFailure(error: RpcError): void {
-    // Both sides run a clock, and the server's verdict on the attempt's time may come first.
+    // Both sides run a clock. The server's verdict on the attempt's time may come first.
     const isLate = error.code === "deadline_exceeded" && this.#isLimited && this.identity === undefined;
     if (isLate) this.#failAs(error, "late");
     else super.onFailure(error);
   }
 
-  /** Its own limit has passed. Its call watches the time, unless it has one. */
+  /** The attempt's own limit has passed. Without its own limit, the call watches the time. */
   override onDeadline(): void {
     if (this.settled) return;
-    // A server that knows the call again goes on with it: the next attempt joins what this one has begun. What waits to
-    // be sent has begun nothing.
+    // A server that knows the call's identity continues: the next attempt joins the running one. An attempt that waits
+    // to be sent has begun no execution.
     if (this.identity === undefined || this.id === 0) this.target?.cancel(this);
     const limitMs = this.#call.terms.attemptTimeoutMs;
     const message = `attempt ${this.number} took longer than attemptTimeoutMs ${limitMs}`;
@@ -531,16 +536,17 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.onLost(new RpcError({ origin: "local", ...more, code, message }));
   }
 
-  /** It can go no further: there can be no other, and its peer hears that nobody waits. */
+  /** The attempt cannot continue: no other attempt follows, and the peer is notified that the caller has gone. */
   onLost(error: RpcError): void {
     if (this.settled) return;
     this.#failAs(error, "final");
     this.target?.cancel(this);
   }
 
-  /** Nobody waits for it any more. Cancels it, if the peer may still be at it. */
+  /** Gives the attempt up. Cancels it, if the peer may still execute it. */
   giveUp(): void {
-    // A server that knows the call again goes on with an attempt that was late. Any other was cancelled then.
+    // A server that knows the call's identity continues a late attempt. Any other attempt was cancelled when it was
+    // late.
     if (this.settled && this.identity === undefined) return;
     if (!this.settled) {
       const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
@@ -549,7 +555,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.target?.cancel(this);
   }
 
-  /** Settled: notifies whatever goes along, with the error if there is one. */
+  /** Settles and notifies the observers, with the error if there is one. */
   #end(error?: RpcError): void {
     this.method.source.engine.wheel.disarm(this);
     if (this.items !== undefined) this.#call.onAttemptEnded();

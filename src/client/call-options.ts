@@ -66,8 +66,8 @@ export interface ClientOptions {
    */
   readonly instance?: string | undefined;
   /**
-   * The key of every call for the policy of a balanced peer, such as `consistentHash`. A peer with one URL has no use for
-   * it. Default: what the option `keyOf` of the balanced peer returns.
+   * The key of every call for the policy of a balanced peer, such as `consistentHash`. A peer with one URL ignores it.
+   * Default: what the option `keyOf` of the balanced peer returns.
    */
   readonly key?: string | undefined;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
@@ -94,14 +94,14 @@ export interface CallOptions {
   readonly metadata?: MetadataInit | undefined;
   /**
    * Receives the headers that the server sent before its answer or its first item, once and as soon as they come. Not
-   * called when there are none. The attempt that they came from decides: no other attempt follows, unless the method
-   * has `replay`. What it throws ends the call with `internal`.
+   * called without headers. The attempt that sent them decides: no other attempt follows, unless the method has
+   * `replay`. An error that it throws ends the call with `internal`.
    */
   readonly onHeaders?: ((headers: Metadata) => void) | undefined;
   /**
-   * Receives the trailers that came with the answer, the error or the end of the stream, once, just before the call
-   * settles. They are those of the attempt that decides. Not called when there are none. What it throws ends the call
-   * with `internal`.
+   * Receives the trailers of the answer, the error or the end of the stream, once, just before the call settles. The
+   * trailers come from the deciding attempt. Not called without trailers. An error that it throws ends the call with
+   * `internal`.
    */
   readonly onTrailers?: ((trailers: Metadata) => void) | undefined;
   /** Middleware of this call. It runs inside that of the client. */

@@ -5,12 +5,12 @@ import { type Schema, validate } from "../contract/schema.ts";
 import { isCallOption } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 
-/** What the functions of a client share: the order of their arguments, and `result`. */
+/** Shared by the functions of a client: the order of their arguments, and `result`. */
 
 // Each function of a client takes its arguments in one order: input, items, options. A method without input has no
 // argument for it.
 
-/** A function of a method whose client sends no items, as its caller has it. */
+/** The client's function for a method whose client sends no items. */
 export function withOptions<Options>(
   { takesNothing, path, input }: ClientMethod,
   call: (input: unknown, options?: Options) => unknown,
@@ -27,7 +27,7 @@ export function withOptions<Options>(
   };
 }
 
-/** A function of a method whose client sends items, as its caller has it. */
+/** The client's function for a method whose client sends items. */
 export function withItems<Options>(
   { takesNothing, path }: ClientMethod,
   call: (input: unknown, items: unknown, options?: Options) => unknown,
@@ -39,7 +39,7 @@ export function withItems<Options>(
   };
 }
 
-/** Programs without types may pass options behind an input that does not exist: they would be lost. */
+/** Programs without types may pass options after an input that the method does not have. Such options would be lost. */
 function refuse(surplus: unknown, path: string): void {
   if (surplus !== undefined)
     throw new TypeError(`call: ${path} takes no input; its options come in that place`);
@@ -57,7 +57,7 @@ function acceptsNothing(input: Schema): boolean {
   }
 }
 
-/** Options in the place of an input that may be left out would be lost, where its schema drops what it does not know. */
+/** Options that replace an optional input would be lost if the schema drops unknown fields. */
 function refuseOptions(path: string, input: Schema, value: unknown): void {
   if (typeof value !== "object" || value === null) return;
   const names = Object.keys(value);

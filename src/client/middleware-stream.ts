@@ -9,7 +9,7 @@ import { ClientMiddlewareCall } from "./middleware-call.ts";
 import type { StreamCall } from "./stream-call.ts";
 import { Outputs, type UserStream } from "./user-stream.ts";
 
-/** Begins a stream for `next()`. `given`: the items of the caller, or the input if the caller sends none. */
+/** Begins a stream for `next()`. `given`: the items of the caller, or the input if the caller sends no items. */
 export type BeginStream = (given: unknown, options: StreamCallOptions) => StreamCall;
 
 type AnyItems = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): void };
@@ -17,19 +17,19 @@ type AnyItems = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): v
 const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
 /**
- * A stream through middleware of the client. Its functions are asynchronous, and a stream is there at once: so what the
- * user has waits for what the middleware gives.
+ * A stream through the middleware of a client. Middleware is asynchronous, but the user has the stream at once. So the
+ * user's stream waits for the stream that the middleware returns.
  */
 export class MiddlewareStream extends ClientMiddlewareCall implements UserStream {
   readonly #hasOutputs: boolean;
   readonly #begin: BeginStream;
-  /** Those that `next()` has opened and that are open, and the newest. */
+  /** The open streams that `next()` has opened, and the newest stream. */
   #streams: StreamCall[] = [];
-  /** What the user sends one by one. */
+  /** The items that the user sends one by one. */
   #inputs: ReadInputs | undefined;
   #answer: Promise<unknown> | undefined;
   #items: Promise<AnyItems> | undefined;
-  /** The user has read the end or an error, or wants no more. */
+  /** The user has read the end or an error, or has stopped reading. */
   #isOver = false;
 
   constructor(
@@ -56,11 +56,11 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     const given = this.run(chain, (items, options) => this.#make(items, options));
     if (this.givesItems) {
       this.#items = given.then((value) => iteratorOf(value, this.method));
-      // The reader hears of it.
+      // The reader receives the error.
       this.#items.catch((error: RpcError) => this.#onOver(error));
     } else {
       this.#answer = given;
-      // The caller of `end` hears of an error.
+      // The caller of `end` receives the error.
       if (inputs !== undefined)
         given.then(
           () => inputs.close(undefined),
@@ -79,7 +79,7 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     return new Outputs(stream);
   }
 
-  /** What the newest stream has failed with. */
+  /** The error of the newest stream. */
   get streamFailure(): RpcError | undefined {
     return this.#streams.at(-1)?.failure;
   }
@@ -94,7 +94,7 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
       const result = await (await (this.#items as Promise<AnyItems>)).next();
       if (result.done !== true) return result;
     } catch (cause) {
-      // The first to read hears of an error, unless it was the consumer that ended the stream.
+      // The first reader receives the error, unless the consumer ended the stream.
       if (this.#isOver) return done;
       throw this.#readTo(this.errorFrom(cause));
     }
@@ -103,7 +103,7 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     return done;
   }
 
-  /** The end has been read, or an error. Returns what the consumer gets. */
+  /** The consumer has read the end or an error. Returns what the consumer receives. */
   #readTo(error: RpcError | undefined): RpcError | undefined {
     this.#isOver = true;
     const reported = this.reportTrailers() ?? error;
@@ -133,13 +133,13 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     );
   }
 
-  /** The stream is over for its consumer, with this error if there was one. */
+  /** The stream has ended for its consumer, with this error if there was one. */
   #onOver(error: RpcError | undefined): void {
     this.#inputs?.close(error);
     this.finish();
   }
 
-  /** Streams that middleware has left open end: those who still read them hear of that. */
+  /** Ends the streams that middleware has left open, and notifies their readers. */
   protected override finish(reason?: unknown): void {
     for (const stream of this.#streams.splice(0)) stream.abandon(reason);
   }

@@ -20,18 +20,21 @@ import { endWithValue } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { UserStream } from "./user-stream.ts";
 
-/** How far ahead the wheel is armed for a stream without a time limit. The wheel must know it: it knows every call. */
+/**
+ * The wheel's horizon for a stream without a time limit. Such a stream must be armed too, because the wheel knows every
+ * call.
+ */
 const farMs = 2 ** 31 - 1;
 
-/** What a stream is bound by. Streams that are made without options share those of their method. */
+/** The terms of a stream. Streams without options share the terms of their method. */
 export interface StreamTerms extends CallTerms {
   readonly directions: ItemDirections;
   readonly window: ItemWindow;
-  /** `Infinity` where there is no idle bound. */
+  /** `Infinity` without an idle bound. */
   readonly idleTimeoutMs: number;
 }
 
-/** The terms of a method, with what `options` say instead. */
+/** The terms of a method, replaced in part by `options`. */
 export function streamTerms(
   method: ClientMethod,
   directions: ItemDirections,
@@ -50,24 +53,24 @@ export function streamTerms(
   };
 }
 
-/** One stream from the moment a user makes it, with the items of both directions. It settles exactly once. */
+/** One stream with the items of both directions. It begins when a user makes it, and settles exactly once. */
 export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwner, Watched {
   readonly terms: StreamTerms;
   readonly receiver: ItemReceiver;
   /** The answer of a client stream. Its rejection is never unhandled. */
   readonly #answer: Promise<unknown> | undefined;
-  /** The call that is served by the code that made this one. */
+  /** The served call whose code made this stream. */
   readonly #around: IncomingCall | undefined;
-  /** What it has ended with, unless it ended well. */
+  /** The error of the stream, unless it ended without an error. */
   failure: RpcError | undefined;
-  /** Those of the last attempt. */
+  /** The items of the last attempt. */
   #items: CallerItems | undefined;
   #resolve: ((value: unknown) => void) | undefined;
   #source: InputSource | undefined;
-  /** From the first request that has left, where there is an idle bound. */
+  /** Starts with the first request that has left, if there is an idle bound. */
   #silence: SilenceTimer | undefined;
   #inputsEnded = false;
-  /** Waits until headers, an item or the end has come. */
+  /** Called when headers, an item or the end has come. */
   #onBegun: ((error?: RpcError) => void) | undefined;
 
   constructor(
@@ -86,7 +89,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
       });
   }
 
-  /** From here on it can end. `source` has its inputs. */
+  /** Starts the stream: from here on it can end. `source` has its inputs. */
   begin(source: InputSource | undefined, options: StreamCallOptions | undefined): void {
     this.#source = source;
     this.start(options, this.#around);
@@ -105,8 +108,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   /**
-   * Resolves when headers, the first item or the end has come. Rejects when the stream fails before. Called once, before
-   * anything can have come.
+   * Resolves when headers, the first item or the end has come. Rejects when the stream fails before. Called once,
+   * before anything can have come.
    */
   begun(): Promise<void> {
     if (this.failure !== undefined) return Promise.reject(this.failure);
@@ -128,14 +131,14 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return (this.#answer as Promise<unknown>).then((value) => value, throwWithFrames);
   }
 
-  /** The user wants no more of it. */
+  /** The user stops the stream. */
   cancel(reason?: unknown): void {
     if (this.settled) return this.receiver.discard(undefined);
     const more = reason === undefined ? {} : { cause: reason };
     this.#end("cancelled", "the stream was cancelled", more, "quiet");
   }
 
-  /** As `cancel`, by another than its reader, who hears of it. */
+  /** Like `cancel`, but called by code other than the reader. The reader receives the error. */
   abandon(reason: unknown): void {
     if (this.settled) this.receiver.discard(undefined);
     else this.onAbort(reason);
@@ -146,7 +149,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     if (!this.settled) this.#end("internal", "the items of the stream threw an error", { cause }, "now");
   }
 
-  /** One of its inputs cannot be sent. The code is the one that `send` of a writer gives. */
+  /** An input cannot be sent. The error code is the same as from `send` of a writer. */
   onItemUnsendable(cause: unknown): void {
     if (this.settled) return;
     const { code, plainMessage } = unsendable(cause);
@@ -218,7 +221,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return (this.#items?.framesReceived ?? 0) + (this.last?.headers === undefined ? 0 : 1);
   }
 
-  /** Waits for the deadline, and for the next look. */
+  /** Waits for the deadline, and for the next idle check. */
   protected override armDeadline(nowMs: number): void {
     const stepMs = Math.min(farMs, this.#silence?.untilNextMs ?? farMs);
     this.method.source.engine.wheel.arm(this, Math.min(this.endMs, nowMs + stepMs));
@@ -280,8 +283,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   /**
-   * How the consumer hears of it: `behind` the items that have come, `now` instead of them, or not (`quiet`), because it
-   * was the one to end it.
+   * `how`: the consumer receives the error `behind` the items that have come, or `now` instead of them. `quiet`: the
+   * consumer ended the stream itself and receives no error.
    */
   #end(
     code: RpcCode,
@@ -290,7 +293,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     how: "behind" | "now" | "quiet",
   ): RpcError {
     const tookMs = this.settle(code);
-    // A stream may be long and well. The one who ends it needs no line.
+    // A stream may be long and healthy. A consumer that ends it needs no log line.
     const { log } = this.method.source.engine.metrics;
     const audience = log !== undefined && how !== "quiet" ? "all" : "tails";
     if (tookMs !== undefined) this.reportEnd(tookMs, code, message, audience);
@@ -306,7 +309,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 }
 
-/** The error of an item that cannot be encoded, or for which there is no room. */
+/** The error of an item that cannot be encoded, or that finds no room. */
 export function unsendable(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   return new RpcError({ code: "invalid_argument", message: textOf(error), cause: error });

@@ -28,7 +28,7 @@ const directionsOf: Readonly<Record<StreamKind, ItemDirections>> = {
   duplexStream: { inputs: true, outputs: true },
 };
 
-/** What a client has for a method that is a stream. */
+/** The client's function for a stream method. */
 export function streamFunction(
   method: ClientMethod,
   kind: StreamKind,
@@ -66,7 +66,7 @@ export function streamFunction(
   );
 }
 
-/** Opens the streams of one method of a client, through middleware where there is some. */
+/** Opens the streams of one method of a client, through middleware if there is any. */
 class StreamOpener {
   readonly #method: ClientMethod;
   readonly #directions: ItemDirections;
@@ -109,7 +109,7 @@ class StreamOpener {
     return [stream.open(chain, inputs), inputs];
   }
 
-  /** The middleware of a stream with these options; undefined when there is none. */
+  /** The middleware of a stream with these options. Undefined without middleware. */
   #chain(options: StreamCallOptions | undefined): readonly Middleware[] | undefined {
     if (options !== undefined) assertStreamOptions(options);
     const own = options?.middleware;

@@ -1,12 +1,12 @@
 import type { ClientStreamWriter, DuplexStreamWriter, ItemStream } from "../contract/item-stream.ts";
 import { type ItemReader, Items } from "../session/streams/item-receiver.ts";
 
-/** A stream as its user drives it: one call, or what middleware of the client makes of it. */
+/** A stream for its user: one call, or the result of the client's middleware. */
 export interface UserStream extends ItemReader {
   cancel(reason?: unknown): void;
   /**
-   * The answer of a client stream, as a promise that is the caller's alone. If nobody handles its error, the process
-   * hears of it.
+   * The answer of a client stream, as a promise for this caller alone. An error without a handler is an unhandled
+   * rejection.
    */
   answered(): Promise<unknown>;
 }
@@ -17,7 +17,7 @@ interface Inputs {
   end(): Promise<void>;
 }
 
-/** The items of the server, as their consumer has them. */
+/** The items of the server for their consumer. */
 export class Outputs extends Items<UserStream> implements ItemStream<unknown> {
   cancel(reason?: unknown): void {
     this.reader.cancel(reason);
@@ -67,7 +67,7 @@ export class AnswerWriter implements ClientStreamWriter<unknown, unknown> {
   }
 
   end(): Promise<unknown> {
-    // What hinders the end is the error of the answer, or the answer has come already.
+    // An error that prevents the end is the error of the answer. If the answer has come already, the error is ignored.
     this.#inputs.end().catch(() => {});
     return this.#stream.answered();
   }
