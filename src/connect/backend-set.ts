@@ -12,9 +12,9 @@ import type { BackendStats } from "./peer-state.ts";
 import type { Resolver } from "./resolver.ts";
 
 /**
- * Backends that stand for each other: the servers of a balanced peer. The policy picks a ready backend for each call:
- * among connected ones, otherwise among suspect ones, otherwise among ejected ones. When
- * no backend is ready, a call waits for the first that can be connected. Lost ones are tried again in the background.
+ * The backends of a balanced peer: servers of the same services. The policy picks a ready backend for each call: among
+ * connected backends, else among suspect ones, else among ejected ones. Without a ready backend, a call waits for the
+ * first backend that can be connected. Lost backends are tried again in the background.
  */
 export class BackendSet implements SessionSource, BackendListener {
   readonly engine: EngineServices;
@@ -23,39 +23,42 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly #options: ResolvedBalanceOptions;
   readonly #backendAt: (url: string, set: BackendListener) => Backend;
   readonly #backends = new Map<string, Backend>();
-  /** No longer named, but with calls in flight. */
+  /** Backends that are no longer named, but have calls in flight. */
   readonly #retiring = new Set<Backend>();
   #stopResolver: (() => void) | undefined;
-  /** Those a call may go to; undefined when it must be found out anew. */
+  /** The ready backends. Undefined when the list must be computed again. */
   #ready: readonly Backend[] | undefined;
-  /** Those of them that serve a method, by its path; and those of the last call, which the next one mostly is like. */
+  /**
+   * The ready backends that serve a method, by its path; and the list of the last call, because the next call is often
+   * alike.
+   */
   readonly #serving = new Map<string, readonly Backend[]>();
   #servingLast: readonly Backend[] = [];
   #lastPath = "";
-  /** Until when both hold: then an ejection ends. */
+  /** Both lists hold until this time: then an ejection ends. */
   #readyUntilMs = Number.POSITIVE_INFINITY;
-  /** Settles with the first backend that is connected. */
+  /** Settles when the first backend is connected. */
   readonly #first: Promise<void>;
   #onFirst!: (error?: unknown) => void;
   #resolved = false;
-  /** Why the resolver has not named a backend yet. */
+  /** The reason why the resolver has not named a backend yet. */
   #unresolved: RpcError | undefined;
-  /** As they were named last. */
+  /** The URLs that were named last. */
   #urls: readonly string[] = [];
   readonly #backoff: Backoff;
-  /** Calls that wait because no backend is ready. */
+  /** The number of calls that wait because no backend is ready. */
   #waiting = 0;
-  /** The pause before they try again, and how many pauses there were since one of them found a backend. */
+  /** The pause before they try again, and the number of pauses since one of them found a backend. */
   #pausing: Promise<void> | undefined;
   #pauses = 0;
-  /** Why calls fail once it is closed. */
+  /** The error of calls after the set is closed. */
   #closeReason: RpcError | undefined;
   readonly #anywhere: Places = {
     backends: () => [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining"),
     unreachable: () => this.#noneReached(),
   };
 
-  /** It begins empty. `members` says, for errors, what its backends are. */
+  /** The set starts without backends. `members` names the kind of its backends in errors. */
   constructor(
     engine: EngineServices,
     members: string,
@@ -73,12 +76,12 @@ export class BackendSet implements SessionSource, BackendListener {
     this.#first.catch(() => {});
   }
 
-  /** Whether each session is sealed, at every URL that may be named. */
+  /** Whether every session is sealed, for every URL that may be named. */
   get isConfidential(): boolean {
     return this.engine.security?.credentials !== undefined;
   }
 
-  /** In the order that they were named. */
+  /** The statistics, in the order in which the backends were named. */
   get stats(): BackendStats[] {
     const nowMs = this.engine.clock.now();
     return this.#named().map((backend) => backend.stats(nowMs));
@@ -96,12 +99,12 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#backends.size > 1;
   }
 
-  /** Its backends are those that the resolver names, until it is closed. */
+  /** Follows the resolver: it names the backends until the set is closed. */
   follow(resolver: Resolver): void {
     this.#stopResolver = resolver.start({
       onUrls: (urls) => this.setUrls(urls),
       onError: (cause) => {
-        // A later error leaves the backends as they are.
+        // A later error does not change the backends.
         if (this.#resolved) return;
         this.#unresolved = unresolved(this.name, cause);
         this.#onFirst(this.#unresolved);
@@ -110,7 +113,7 @@ export class BackendSet implements SessionSource, BackendListener {
     });
   }
 
-  /** Its backends are those at these URLs from now on: the others retire, and new ones are connected to. */
+  /** Replaces the URLs: backends without a URL in the list retire, and new backends are connected. */
   setUrls(urls: readonly string[]): void {
     if (this.closed) return;
     this.#resolved = true;
@@ -177,7 +180,7 @@ export class BackendSet implements SessionSource, BackendListener {
     this.onBackendChanged();
   }
 
-  /** Where the others fail as well, the fault is not the backend's. */
+  /** True when the other backends fail less often. Otherwise the fault is not the backend's. */
   #failsMoreThanOthers({ outlier }: Backend): boolean {
     const others = [...this.#backends.values()].filter((other) => other.outlier !== outlier);
     const share = others.reduce((sum, other) => sum + other.outlier.failureShare, 0) / others.length;
@@ -254,7 +257,10 @@ export class BackendSet implements SessionSource, BackendListener {
     return [...this.#backends.values()].filter(({ isOpen }) => isOpen);
   }
 
-  /** Those a call may go to: that have its method, and whose service serves. Built-in services report the others. */
+  /**
+   * The backends that a call may use: they have its method, and their service is serving. Built-in services ignore
+   * health.
+   */
   #readyFor(call: OutgoingCall): readonly Backend[] {
     const ready = this.#readyNow();
     const path = call.methodPath;
@@ -272,7 +278,9 @@ export class BackendSet implements SessionSource, BackendListener {
     return serving;
   }
 
-  /** A call that may have been executed goes to the process that knows, even if others are ready. */
+  /**
+   * A call that may have been executed goes to the process that knows its outcome, even if other backends are ready.
+   */
   #calleeAt(callee: Callee): Places {
     return {
       backends: () => {
@@ -283,7 +291,7 @@ export class BackendSet implements SessionSource, BackendListener {
     };
   }
 
-  /** Calls of a key that is pinned go to its backends, whether these are ready or not. */
+  /** Calls of a pinned key go to the key's backends, ready or not. */
   #pinned(key: string, pin: (key: string) => readonly string[]): Places {
     const urls = () => {
       try {
@@ -298,7 +306,7 @@ export class BackendSet implements SessionSource, BackendListener {
     };
   }
 
-  /** The session of a call that goes to these backends alone: suspect and ejected ones, too. */
+  /** The session of a call for these backends alone, suspect and ejected ones included. */
   #sessionAmong(
     places: Places,
     call: OutgoingCall,
@@ -311,7 +319,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#pick(bestOf(there, this.engine.clock.now()), key, call.items !== undefined).session(call);
   }
 
-  /** The backend that the callee is. A retiring one may share its URL with its successor. */
+  /** The backend of the callee. A retiring backend may share its URL with its successor. */
   #backendOf({ url, incarnation }: Callee): Backend | undefined {
     const retiring = [...this.#retiring].find(
       ({ connection }) => connection.url === url && connection.incarnation === incarnation,
@@ -319,7 +327,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return retiring ?? this.#backends.get(url);
   }
 
-  /** No backend is ready: the first that can be connected. Tried once, or as long as the call waits. */
+  /** No backend is ready: uses the first that can be connected. Tries once, or for as long as the call waits. */
   #sessionOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
@@ -328,7 +336,7 @@ export class BackendSet implements SessionSource, BackendListener {
 
   async #firstOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
     for (;;) {
-      // A peer that was made without waiting may not have heard of a backend yet.
+      // A peer that was made without waiting may not have a backend yet.
       if (!this.#resolved) await this.#first.catch(() => {});
       try {
         const found = await Promise.any(
@@ -341,7 +349,7 @@ export class BackendSet implements SessionSource, BackendListener {
         if (!(error instanceof AggregateError)) throw error;
         const { errors } = error;
         const lacking = errors.filter(isLack);
-        // What is connected lacks the method, and nothing else is left that could have it.
+        // The connected backends lack the method, and no other backend is left.
         if (lacking.length > 0 && lacking.length === errors.length)
           throw failure("unimplemented", `${this.name}: no backend serves "${call.methodPath}"`, lacking[0]);
         if (!this.waitForReady || call.settled || !this.engine.gate.calls) {
@@ -356,7 +364,10 @@ export class BackendSet implements SessionSource, BackendListener {
     }
   }
 
-  /** The pause between tries. The waiting calls share it: their number must not shorten it. A ready backend ends it. */
+  /**
+   * The pause between tries. The waiting calls share it, so that their number does not shorten it. A ready backend ends
+   * it.
+   */
   #pause(): Promise<void> {
     this.#pausing ??= this.#backoff.pause(backoffMs(this.#pauses++, this.#options.reconnect)).then(() => {
       this.#pausing = undefined;
@@ -371,21 +382,23 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 }
 
-/** Where a call may go. */
+/** The backends that may serve a call. */
 interface Places {
   backends(): readonly Backend[];
-  /** Why it fails where none of them can be reached. */
+  /** The error message when none of them can be reached. */
   unreachable(): string;
 }
 
-/** Connected ones, otherwise suspect ones, otherwise ejected ones: a backend that fails some calls is better than none. */
+/**
+ * Connected backends, else suspect ones, else ejected ones: a backend that fails some calls is better than no backend.
+ */
 function bestOf(open: readonly Backend[], nowMs: number): readonly Backend[] {
   const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
   const trusted = kept.filter(({ connection }) => connection.state === "connected");
   return trusted.length > 0 ? trusted : kept.length > 0 ? kept : open;
 }
 
-/** The session of a call at a backend. What the backend serves is known when it is connected. */
+/** The session of a call at a backend. The services of a backend are known once it is connected. */
 async function sessionAt(
   backend: Backend,
   call: OutgoingCall,
@@ -397,7 +410,7 @@ async function sessionAt(
   return session;
 }
 
-/** Why a backend that is open is no candidate for a method. */
+/** The error that rules out an open backend for a method. */
 function obstacleAt(backend: Backend, path: string): RpcError | undefined {
   const slash = path.lastIndexOf("/");
   const service = path.slice(0, slash);
@@ -409,7 +422,10 @@ function obstacleAt(backend: Backend, path: string): RpcError | undefined {
   return unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);
 }
 
-/** How many methods the set keeps candidates for: names of instances are the user's to make. */
+/**
+ * The most methods that the set keeps candidates for. The number of instance names is unbounded, because users choose
+ * them.
+ */
 const mostPaths = 1024;
 
 const isLack = (error: unknown): boolean => error instanceof RpcError && error.code === "unimplemented";
@@ -424,7 +440,7 @@ function failure(code: RpcCode, message: string, cause?: unknown): RpcError {
   return new RpcError({ code, message: `${message}${why}`, cause });
 }
 
-/** The resolver has failed before it named a backend: with the code of its error, if that has one. */
+/** The error of a resolver that failed before it named a backend. It keeps the code of the resolver's error, if any. */
 function unresolved(name: string, cause: unknown): RpcError {
   const { code, retryable } = cause instanceof RpcError ? cause : unavailable("", undefined);
   const message = `${name} could not be resolved: ${textOf(cause)}`;

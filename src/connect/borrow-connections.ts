@@ -9,18 +9,18 @@ import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { OwnerLink } from "../transfer/handles/borrowing.ts";
 
 /**
- * Less than this is no time: timers are of whole milliseconds, and a try that begins so late has failed before it was
- * heard of.
+ * The shortest time for a try: timers count whole milliseconds, and a later try would fail before the peer could
+ * answer.
  */
 const leastTryMs = 1;
 
-/** What is used of a session that was opened for something else. */
+/** The used part of a session that was opened for another purpose. */
 interface OpenSession extends PeerLink {
   readonly state: string;
   readonly remote: { readonly incarnation: bigint } | undefined;
 }
 
-/** What is used of a connection that is made to borrow. */
+/** The used part of a connection that was made for a borrow. */
 interface OwnerConnection {
   readonly url: string;
   readonly incarnation: bigint | undefined;
@@ -30,7 +30,7 @@ interface OwnerConnection {
 
 type Connect = (url: string, timeoutMs: number) => Promise<OwnerConnection>;
 
-/** A connection that was made to borrow, as long as something is borrowed over it. */
+/** A connection that was made for a borrow. It stays while a region is borrowed over it. */
 interface Owner {
   readonly connection: OwnerConnection;
   uses: number;
@@ -47,14 +47,14 @@ export class BorrowConnections {
     this.#connect = connect;
   }
 
-  /** The way to the engine that gave the handle out: a session that is there, or one made for this. */
+  /** The link to the engine that issued the handle: an open session, or a new connection. */
   async reach(handle: RegionHandle, timeoutMs: number, signal: AbortSignal | undefined): Promise<OwnerLink> {
     const { incarnation } = handle;
     const there = this.#use(incarnation) ?? this.#open(incarnation);
     if (there !== undefined) return there;
     const work = this.#connectTo(handle, realClock.now() + timeoutMs);
     const connection = signal === undefined ? await work : await unlessAborted(work, signal);
-    // Somebody else may have made one meanwhile.
+    // Another borrow may have made a connection meanwhile.
     const other = this.#use(incarnation);
     if (other !== undefined) {
       connection.close();
@@ -66,7 +66,7 @@ export class BorrowConnections {
     return made;
   }
 
-  /** A session that was opened for something else, by either side. */
+  /** A session that either side opened for another purpose. */
   #open(incarnation: bigint): OwnerLink | undefined {
     for (const session of this.#sessions) {
       if (session.state === "open" && session.remote?.incarnation === incarnation)
@@ -80,7 +80,7 @@ export class BorrowConnections {
     if (owner === undefined) return undefined;
     const session = owner.connection.incarnation === incarnation ? owner.connection.current : undefined;
     if (session === undefined) {
-      // Lost: what was borrowed by it has ended.
+      // The connection is lost, so its borrows have ended.
       this.#owners.delete(incarnation);
       owner.connection.close();
       return undefined;
@@ -90,8 +90,7 @@ export class BorrowConnections {
       session,
       release: () => {
         if (--owner.uses > 0) return;
-        // The answer that gives the region back leaves first, and a caller that borrows again at once finds the
-        // session.
+        // The answer that returns the region leaves first. A caller that borrows again at once still finds the session.
         realTimers.setImmediate(() => {
           if (owner.uses > 0) return;
           if (this.#owners.get(incarnation) === owner) this.#owners.delete(incarnation);
@@ -134,7 +133,7 @@ function unreachable(code: "not_found" | "unavailable", why: string): RpcError {
   return new RpcError({ code, message });
 }
 
-/** Why a URL out of a handle cannot be connected to. */
+/** The reason why a URL in a handle cannot be connected to. */
 function unusable(url: string): string | undefined {
   try {
     const { scheme, host } = parseUrl(url);

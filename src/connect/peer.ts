@@ -38,14 +38,14 @@ export class Peer implements AsyncDisposable {
   }
 
   /**
-   * Who the peer has proven to be: by its certificate, by a pre-shared key, or for `shm` by the kernel. Undefined while
-   * not connected, and for a peer that proves nothing.
+   * The identity that the peer has proven: by its certificate, by a pre-shared key, or for `shm` by the kernel.
+   * Undefined while not connected, and for a peer without a proof.
    */
   get identity(): Identity | undefined {
     return this.#connection.identity;
   }
 
-  /** Whether nobody but the peer can read what is sent to it: sessions are sealed, or do not leave this host. */
+  /** Whether only the peer can read what is sent to it: sessions are sealed, or do not leave this host. */
   get isConfidential(): boolean {
     return this.#connection.isConfidential;
   }
@@ -61,9 +61,9 @@ export class Peer implements AsyncDisposable {
   }
 
   /**
-   * Whether the peer serves, as it last said: a service, with `#` and the instance where it has one, or the whole peer.
-   * Asks nothing: a peer tells its health when it is connected, and at each change (`peer.on("health")`). Undefined while
-   * not connected, and for a service that the peer neither serves nor has a health of.
+   * The health that the peer last reported: of a service, with `#` and the instance if it has one, or of the whole
+   * peer. Sends no request: a peer reports its health when it is connected, and at each change (`peer.on("health")`).
+   * Undefined while not connected, and for a service that the peer neither serves nor has set a health for.
    *
    * @example
    * const health = peer.health("files.v1");

@@ -2,7 +2,7 @@ import { hashOf, mix } from "./hash.ts";
 
 /** A backend that is ready to take a call. */
 export interface Candidate {
-  /** Its URL: the same in every process. */
+  /** The URL of the backend: the same in every process. */
   readonly name: string;
   /** Calls of this engine to the backend that are in flight, without streams. */
   readonly inFlight: number;
@@ -42,18 +42,19 @@ export const policies: Readonly<Record<PolicyName, (random?: () => number) => Po
 };
 
 /**
- * The load of a candidate with one more call. A stream may be open for days and idle, so it is no load to other calls. A
- * busy one slows these down, and so their number in flight tells of it. Streams count for each other, which spreads
- * them.
+ * The load of a candidate with one more call. A stream may be open and idle for days, so it adds no load for other
+ * calls. A busy stream slows other calls down, and their number in flight shows that. Streams count for each other,
+ * which spreads them.
  */
 function loadOf({ inFlight, streams, weight }: Candidate, isStream: boolean): number {
   return (isStream ? inFlight + streams + 1 : inFlight + 1) / weight;
 }
 
 /**
- * Each in turn, by weight: the smooth weighted round robin of nginx. Everybody's credit grows by its weight, the
- * richest is chosen and pays what all were given, so the turns of one are spread evenly among those of the others.
- * Streams have turns of their own: a client that opens a stream before each call would have all of them at one backend.
+ * Each backend in turn, by weight: the smooth weighted round robin of nginx. Each pick adds every backend's weight to
+ * its credit. The backend with the most credit is chosen, and pays the sum of the weights. So the turns of one backend
+ * are spread evenly among the turns of the others. Streams have turns of their own: a client that opens a stream before
+ * each call would otherwise place all streams at one backend.
  */
 export class RoundRobin implements Policy {
   readonly #credits = new WeakMap<object, number>();
@@ -78,7 +79,10 @@ export class RoundRobin implements Policy {
   }
 }
 
-/** The one with the fewest calls of ours in flight; of several, any: clients must not all begin with the same. */
+/**
+ * The backend with the fewest calls of this engine in flight. A tie is broken at random, so that clients do not all
+ * begin with the same backend.
+ */
 export class LeastInFlight implements Policy {
   readonly #random: () => number;
 
@@ -94,7 +98,7 @@ export class LeastInFlight implements Policy {
       const load = loadOf(candidate, isStream);
       if (load > bestLoad) continue;
       ties = load < bestLoad ? 1 : ties + 1;
-      // Each of n equal ones stays with a chance of 1/n.
+      // Each of n equal candidates is kept with probability 1/n.
       if (ties === 1 || this.#random() * ties < 1) best = candidate;
       bestLoad = load;
     }
@@ -103,9 +107,9 @@ export class LeastInFlight implements Policy {
 }
 
 /**
- * Two at random, and of them the one with fewer calls in flight. Nearly as even as looking at all, at a cost that does
- * not grow with their number, and clients that know as little as each other do not flock (Mitzenmacher, "The power of
- * two choices in randomized load balancing", IEEE TPDS 2001).
+ * Picks two backends at random, and takes the one with fewer calls in flight. That is nearly as even as comparing all,
+ * at a cost that does not grow with their number. Clients with equally little knowledge do not all choose the same
+ * backend (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 2001).
  */
 export class TwoChoices implements Policy {
   readonly #random: () => number;
@@ -118,7 +122,7 @@ export class TwoChoices implements Policy {
     const count = candidates.length;
     const first = Math.floor(this.#random() * count);
     if (count === 1) return candidates[0] as C;
-    // Any but the first.
+    // Any candidate but the first.
     const second = (first + 1 + Math.floor(this.#random() * (count - 1))) % count;
     const [a, b] = [candidates[first] as C, candidates[second] as C];
     return loadOf(b, isStream) < loadOf(a, isStream) ? b : a;
@@ -147,7 +151,7 @@ export class ConsistentHash implements Policy {
     let bestScore = -1;
     for (const candidate of candidates) {
       const score = mix(hash ^ this.#seedOf(candidate));
-      // Equal scores are settled by name: the order of the list is not the same everywhere.
+      // The name breaks a tie, because the order of the list differs between processes.
       if (score > bestScore || (score === bestScore && candidate.name < best.name)) {
         best = candidate;
         bestScore = score;
@@ -166,13 +170,13 @@ export class ConsistentHash implements Policy {
   }
 }
 
-/** The weight of a backend that was connected just now. */
+/** The weight of a newly connected backend. */
 const leastWeight = 0.1;
 
 /**
- * The weight of a backend that is connected since `sinceMs`: it grows evenly from 0.1 to 1 over `slowStartMs`. A
- * process that has just started has cold caches and unoptimised code, and the fewest calls in flight, so it would get
- * all calls (Envoy's slow start mode).
+ * The weight of a backend that is connected since `sinceMs`: it grows evenly from 0.1 to 1 over `slowStartMs`. A new
+ * process has cold caches, unoptimised code and the fewest calls in flight, so it would receive all calls (Envoy's slow
+ * start mode).
  */
 export function slowStartWeight(nowMs: number, sinceMs: number, slowStartMs: number): number {
   if (slowStartMs <= 0) return 1;

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import { callback, checkedBy, type FieldsOf, fail, resolveOptions } from "../base/options/options.ts";
 import { type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
 
-/** What `closeOnSignals` closes: an engine, or what `openLanes` gives. */
+/** An engine, or the result of `openLanes`. */
 export interface Closable {
   readonly state: "open" | "draining" | "closed";
   /** `unanswered`: parts that were terminated before they could report their calls in flight. */
@@ -10,13 +10,13 @@ export interface Closable {
   close(): Promise<void>;
 }
 
-/** What `closeOnSignals` takes. */
+/** The options of `closeOnSignals`. */
 export interface CloseOnSignalsOptions {
   /** The signals to listen to. Default: SIGTERM and SIGINT. */
   readonly signals?: readonly NodeJS.Signals[] | undefined;
   /** How long calls in flight may go on, in milliseconds. Default 10,000. */
   readonly graceMs?: number | undefined;
-  /** Is told the report of each engine's drain. */
+  /** Receives the report of each engine's drain. */
   readonly onDrained?: ((report: DrainReport) => void) | undefined;
 }
 
@@ -32,14 +32,14 @@ function signalNames(where: string, name: string, value: unknown): readonly Node
 }
 
 /**
- * Closes a service on signals. The first signal drains the engines, and then the process may end by itself: with
- * status 0 when every call in flight finished, with 1 when calls were aborted. A `process.exitCode` that is set stays.
- * Nothing is forced: whatever else keeps the process alive must be ended by its owner.
+ * Closes a service on signals. The first signal drains the engines, and then the process may end by itself: with status
+ * 0 when every call in flight finished, with 1 when calls were aborted. A `process.exitCode` that is set stays. The
+ * exit is not forced: the program must end whatever else keeps the process alive.
  *
- * The second signal closes the engines at once, and then ends the process by that signal, as if nobody listened for
- * it. So does any signal after the engines are closed.
+ * The second signal closes the engines at once, and then ends the process by that signal, as if it had no listener. So
+ * does any signal after the engines are closed.
  *
- * Returns an object that takes the listeners away when disposed. They do not keep the process alive.
+ * Returns an object that removes the listeners when disposed. The listeners do not keep the process alive.
  *
  * @example
  * const engine = await Engine.open({ listen: "tcp://0.0.0.0:7400", serve: [files] });
@@ -70,7 +70,7 @@ export function closeOnSignals(
     for (const report of reports) onDrained?.(report);
   };
   const endBy = async (signal: NodeJS.Signals): Promise<void> => {
-    // Before anything else: the next signal must find nobody who listens.
+    // First of all, so that the next signal finds no listener.
     dispose();
     await Promise.all(all.map((engine) => engine.close()));
     process.kill(process.pid, signal);

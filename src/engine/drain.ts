@@ -3,7 +3,7 @@ import { type Clock, realClock } from "../base/time/clock.ts";
 import type { DrainGate } from "../session/connection/drain-gate.ts";
 import type { OpenCall } from "./open-call.ts";
 
-/** What `engine.drain` takes. */
+/** The options of `engine.drain`. */
 export interface DrainOptions {
   /** How long calls in flight may go on, in milliseconds, 0 to 2^31 - 1. Default 10,000. */
   readonly graceMs?: number | undefined;
@@ -20,17 +20,17 @@ export interface DrainReport {
   readonly tookMs: number;
 }
 
-/** What a drain needs of its engine. */
+/** The engine of a drain. */
 export interface Drainable {
   readonly clock: Clock;
   readonly gate: DrainGate;
-  /** Tells every peer. */
+  /** Announces the drain to every peer. */
   announce(): void;
   /** Whether handlers run. */
   serves(): boolean;
-  /** Whether anything is in flight, down to answers that have not left or have not been pulled. */
+  /** Whether anything is in flight, including answers that have not left or have not been pulled. */
   works(): boolean;
-  /** Whether every peer has heard the announcement: all requests that it sent before have arrived. */
+  /** Whether every peer has received the announcement: then all its earlier requests have arrived. */
   isHeard(): boolean;
   calls(): OpenCall[];
   close(): Promise<void>;
@@ -41,11 +41,13 @@ export const drainFields = {
 } satisfies FieldsOf<DrainOptions>;
 
 /**
- * The time between looks whether a draining engine is done. So the end of a call tells nobody, on the hot path of
- * engines that do not drain.
+ * The time between checks of a draining engine. Polling keeps notices of ended calls off the hot path of other engines.
  */
 const lookMs = 5;
-/** How long peers may take to hear that the engine drains: one whose loop is blocked, or that is stopped. */
+/**
+ * The longest wait for peers to receive the announcement. A peer with a blocked event loop, or a stopped peer, may take
+ * longer.
+ */
 const longestNoticeMs = 1000;
 
 /**
@@ -59,7 +61,7 @@ export class Drain {
   readonly report: Promise<DrainReport>;
   readonly #engine: Drainable;
   readonly #beganMs: number;
-  /** Until when peers are waited for that have not heard the announcement. */
+  /** The drain waits until this time for peers that have not received the announcement. */
   readonly #heardMs: number;
   #untilMs = Number.POSITIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
@@ -78,7 +80,7 @@ export class Drain {
     this.shorten(graceMs);
   }
 
-  /** The grace ends after `graceMs`, or when it would have ended, whichever is earlier. */
+  /** The grace ends after `graceMs`, or at its former end if that is earlier. */
   shorten(graceMs: number): void {
     if (this.#ended) return;
     this.#untilMs = Math.min(this.#untilMs, this.#engine.clock.now() + graceMs);
@@ -101,7 +103,7 @@ export class Drain {
     this.#cancelTimer = realClock.timer(Math.ceil(waitMs), () => this.#look());
   }
 
-  /** A handler that awaits the drain is the only call that is left when the grace is over. */
+  /** A handler that awaits the drain is the only call left when the grace is over. */
   #warnOfItself(): void {
     const calls = this.#engine.calls();
     const [last] = calls;

@@ -39,15 +39,12 @@ import { hasOpenCalls, isServing } from "./open-call.ts";
 import type { ResolvedEngineOptions } from "./options.ts";
 import { controlMethods, sessionParts } from "./session-parts.ts";
 
-/** How long `close` lets goodbyes and answers leave. */
+/** The time that `close` allows for goodbyes and answers to leave. */
 const closeGraceMs = 500;
 
-/**
- * The composition root: makes the parts of one engine, and gives each what it needs of the others. No other file knows
- * them all.
- */
+/** The composition root: makes the parts of one engine and connects them. No other file knows all parts. */
 export class EngineParts {
-  /** A random number of this engine's life. */
+  /** A random number of this engine's incarnation. */
   readonly incarnation = randomBytes(8).readBigUInt64LE();
   readonly counters: Counters = newCounters();
   readonly securityMeter = new SecurityMeter();
@@ -58,11 +55,11 @@ export class EngineParts {
   readonly ports: Ports;
   readonly memory: ExposedMemory;
   readonly quarantine = new Quarantine();
-  /** Bodies on their way in, and those kept for peers to pull. */
+  /** Budgets for incoming bodies, and for bodies kept for peers to pull. */
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
   readonly queueBudget: ByteBudget;
-  /** Values that peers have sent, decoded. */
+  /** The budget for decoded values from peers. */
   readonly decodeBudget: ByteBudget;
   readonly streamBudget: ByteBudget;
   readonly replays: ReplayCache;
@@ -70,20 +67,20 @@ export class EngineParts {
   readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
   readonly dispatchers: Dispatchers;
-  /** What is served to those who connect. */
+  /** The services for connected peers. */
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly health: HealthBook;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
-  /** Undefined where idle peers are not pinged. */
+  /** Undefined when idle peers are not pinged. */
   readonly #idlePings: IdlePings | undefined;
   readonly sessions: SessionTable;
   readonly connector: Connector;
   readonly borrowConnections: BorrowConnections;
   /** Undefined without credentials. */
   readonly tls: TlsEndpoint | undefined;
-  /** When it was made, on the engine's clock. */
+  /** The time when the engine was made, on its clock. */
   readonly openedMs = systemClock.now();
   #closing: Promise<void> | undefined;
 
@@ -146,13 +143,13 @@ export class EngineParts {
     );
   }
 
-  /** Serves more services, and tells every peer. @throws as `ServedServices.add`. */
+  /** Serves more services, and notifies every peer. @throws as `ServedServices.add`. */
   serve(where: string, implementations: readonly Implementation[]): void {
     this.served.add(where, implementations);
     this.sessions.announce();
   }
 
-  /** A listener of the end of calls is no listener of `events`: calls ask only the metrics whether there is one. */
+  /** A listener for `callEnded` is kept by the metrics, not by `events`: calls look only there for listeners. */
   on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
     if (event !== "callEnded") return this.events.on(event, listener);
     const own = new Listeners<EngineEvents>();
@@ -160,7 +157,7 @@ export class EngineParts {
     return this.metrics.tail((call) => own.tell("callEnded", call));
   }
 
-  /** The calls on each session, of the sessions that there are whenever it is iterated. */
+  /** The calls on each session, for the sessions open at each iteration. */
   get exchanges(): Iterable<Exchange> {
     const { sessions } = this;
     return {
@@ -185,7 +182,7 @@ export class EngineParts {
     return isServing(this.exchanges) || this.replays.running > 0;
   }
 
-  /** Whether anything is in flight, down to answers that have not left or have not been pulled. */
+  /** Whether anything is in flight, including answers that have not left or have not been pulled. */
   get works(): boolean {
     if (this.replays.running > 0 || hasOpenCalls(this.exchanges, this.wheel)) return true;
     return [...this.sessions].some(
@@ -193,7 +190,7 @@ export class EngineParts {
     );
   }
 
-  /** Whether every peer has heard that the engine drains. */
+  /** Whether every peer knows that the engine drains. */
   get isDrainHeard(): boolean {
     return [...this.sessions].every(
       ({ state, remoteState }) => state !== "open" || remoteState.knowsThatWeDrain,
@@ -210,7 +207,8 @@ export class EngineParts {
   close(): Promise<void> {
     if (this.#closing !== undefined) return this.#closing;
     let settle!: (closed: Promise<void>) => void;
-    // Closed before its sessions end: signals fire then, and their listeners see it so, and may close it again.
+    // Closed before its sessions end: their signals fire then. Listeners find the engine closed, and may close it
+    // again.
     this.#closing = new Promise((resolve) => {
       settle = resolve;
     });
@@ -223,7 +221,7 @@ export class EngineParts {
     this.memory.shares.clear();
     this.connector.close();
     const reason = closedError("the engine");
-    // Before their sessions end: their callers hear that nothing was executed.
+    // Before the sessions end, so that callers receive the answer that nothing was executed.
     this.admission.close();
     this.sessions.close(reason);
     this.replays.close(reason);
@@ -249,11 +247,11 @@ export class EngineParts {
   #onSessionEnded(session: Session, reason: RpcError): void {
     this.borrowing.onSessionEnded(session.part(Exchange), reason);
     session.observer?.onEnded(reason);
-    // Refused, or never answered: there was no session.
+    // No session existed: it was refused, or never answered.
     if (session.remote === undefined) return;
     if (session.isIntroduced) this.events.tell("sessionEnded", { peer: peerOf(session), reason });
     if (reason instanceof PeerShed) this.counters.sessionsShed++;
-    // Both sides close by a goodbye. A session that the fabric, silence or broken bytes end is lost.
+    // A goodbye closes both sides. A session that ends by the fabric, silence or broken bytes is lost.
     if (reason.origin === "fabric") this.counters.sessionsLost++;
     else this.counters.sessionsClosed++;
   }

@@ -37,14 +37,14 @@ import { type EngineStats, type StatsOptions, statsFields, statsOf } from "./sta
 
 /** The options of `engine.expose`. */
 export interface ExposeOptions<A extends Access> {
-  /** What a peer that is granted the region may do with it. */
+  /** What a peer with the grant may do with the region. */
   readonly access: A;
   /**
-   * How long the keys live by which peers reach the memory. "call": each call registers the memory anew, and its keys
-   * end with it. "region": the memory is registered once for each peer that gets it, and stays so until the region is
-   * disposed or the session with the peer ends. That saves the cost of registering, which on RDMA devices is that of
-   * pinning all its pages. Choose it for peers that you trust: one that breaks the rules can use the keys between calls,
-   * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
+   * The lifetime of the keys that give peers access to the memory. "call": each call registers the memory anew, and its
+   * keys end with the call. "region": the memory is registered once for each peer that receives it, until the region is
+   * disposed or the session with the peer ends. That saves the cost of registration, which on RDMA devices pins all
+   * pages. Choose it for peers that you trust: one that breaks the rules can use the keys between calls, too. Slices
+   * have keys of their call in any case, and sealed sessions have none. Default "call".
    */
   readonly keys?: RegionKeys | undefined;
   /**
@@ -62,16 +62,13 @@ export type EngineOptions = EngineOptionsOf<Engine>;
 
 /**
  * One participant on the fabric: it listens, connects, serves and calls, all on the thread that opened it. Close it, or
- * let `await using` do so. A listening engine keeps the process alive until then. One that only connects does not, nor
- * one that listens at `mem://` alone: only this thread can reach it.
+ * let `await using` do so. A listening engine keeps the process alive until then. An engine that only connects, or
+ * listens only at `mem://`, does not.
  */
 export class Engine implements AsyncDisposable {
-  /**
-   * Memory for bulk data that is used again and again: `using memory = engine.pool.take(bytes)`. Bounded by
-   * `limits.maxPoolBytes`.
-   */
+  /** Reusable memory for bulk data: `using memory = engine.pool.take(bytes)`. Bounded by `limits.maxPoolBytes`. */
   readonly pool: Pool;
-  /** Whether the engine and its services serve, as peers and health checks learn it. */
+  /** The health of the engine and its services, as peers and health checks read it. */
   readonly health: EngineHealth;
   readonly #options: ResolvedEngineOptions;
   readonly #parts: EngineParts;
@@ -85,7 +82,7 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Opens an engine and listens at each URL of `listen`. When one cannot be listened at, none is.
+   * Opens an engine and listens at each URL of `listen`. If one of them fails, the engine listens at none.
    *
    * @example
    * await using engine = await Engine.open({ listen: ["shm://greeter", "tcp://0.0.0.0:7400"], serve: [greeter] });
@@ -115,7 +112,7 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Serves more services, to the peers that are connected too. A service is served until the engine closes.
+   * Serves more services, also to peers that are already connected. A service is served until the engine closes.
    *
    * @example
    * const remote = engine.lazyPeer("tcp://10.0.0.7:7400").client(Greeter);
@@ -152,12 +149,12 @@ export class Engine implements AsyncDisposable {
     return this.#parts.peers;
   }
 
-  /** Where peers can reach it. A tcp port 0 shows as the port it got. */
+  /** The URLs at which peers can reach the engine. A tcp port 0 appears as the port that the system chose. */
   get urls(): string[] {
     return this.#parts.ports.urls;
   }
 
-  /** The limits in force: those that were given, and those that derive from the memory budget. */
+  /** The limits in force: the given ones, and those that derive from the memory budget. */
   get limits(): EngineLimits {
     return this.#options.limits;
   }
@@ -167,7 +164,7 @@ export class Engine implements AsyncDisposable {
     return settingsOf(this.#options);
   }
 
-  /** What is served, in the order in which it was added. */
+  /** The served implementations, in the order in which they were added. */
   get implementations(): readonly Implementation[] {
     return [...this.#parts.served.implementations];
   }
@@ -177,7 +174,9 @@ export class Engine implements AsyncDisposable {
     return systemClock.now() - this.#parts.openedMs;
   }
 
-  /** A random 64-bit number that tells this engine from any other at the same address, earlier or later. */
+  /**
+   * A random 64-bit number of this engine. Any other engine at the same address, earlier or later, has another number.
+   */
   get incarnation(): bigint {
     return this.#parts.incarnation;
   }
@@ -188,20 +187,21 @@ export class Engine implements AsyncDisposable {
    * @example
    * const peer = await engine.connect("tcp://files.internal:7400");
    *
-   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when nobody answers,
-   * unless `reconnect.whileLost` is "wait"; the code of the refusal when the peer refuses.
+   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when no engine answers,
+   *   unless `reconnect.whileLost` is "wait"; the code of the refusal when the peer refuses.
    */
   connect(url: string, options?: ConnectOptions): Promise<Peer>;
   /**
-   * Connects to several engines that serve the same, and balances calls among them. Resolves when the first has
-   * welcomed this one. The others follow, and those that the resolver names later.
+   * Connects to several engines that serve the same services, and balances calls among them. Resolves when the first
+   * engine has welcomed this one. The other engines, and those that the resolver names later, are connected in the
+   * background.
    *
    * @example
    * const two = await engine.connect(["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"], { policy: "leastInFlight" });
    * const many = await engine.connect(dnsResolver("tcp://files.internal:7400"));
    * const client = many.client(Files);
    *
-   * @throws TypeError or RangeError for bad options or URLs. RpcError `unavailable` when nobody answers.
+   * @throws TypeError or RangeError for bad options or URLs. RpcError `unavailable` when no engine answers.
    */
   connect(urls: readonly string[] | Resolver, options?: BalanceOptions): Promise<BalancedPeer>;
   async connect(
@@ -213,9 +213,9 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * A peer that connects with its first call, and holds nothing before. `connect` connects at once. Here several URLs
-   * are those of one engine, as for shared memory and for the network: the first that answers is used, each time that it
-   * connects.
+   * A peer that connects with its first call, and holds no resources before. `connect` connects at once. Several URLs
+   * here name one engine, for instance over shared memory and over the network. Each time it connects, the first URL
+   * that answers is used.
    *
    * @example
    * const peer = engine.lazyPeer(["shm://files", "tcp://10.0.0.7:7400"], { incarnation: 0x1f2e3d4c5b6a7988n });
@@ -224,8 +224,8 @@ export class Engine implements AsyncDisposable {
    */
   lazyPeer(url: string | readonly string[], options?: ConnectOptions): Peer;
   /**
-   * A balanced peer, without waiting for the first backend as `connect` does: its first calls wait until the resolver has
-   * named one.
+   * A balanced peer that does not wait for its first backend, as `connect` does. Its first calls wait until the
+   * resolver has named a backend.
    *
    * @throws TypeError or RangeError for bad options. RpcError `unavailable` when the engine is closed.
    */
@@ -246,8 +246,8 @@ export class Engine implements AsyncDisposable {
   /**
    * Makes memory a region that can be granted to peers. The region goes into a call's input where the contract says
    * `bulk(…)`, and the handler reads or writes it in place. Several views make one region, in their order. The memory
-   * is not copied. Dispose the region when no call needs it any more (`using` does). A region that is forgotten gives
-   * a `CinnabarLeakWarning` when the garbage collector finds it.
+   * is not copied. Dispose the region when no call needs it any more (`using` does). A region that was not disposed
+   * emits a `CinnabarLeakWarning` when the garbage collector finds it.
    *
    * @example
    * const samples = new Float64Array(1_000_000);
@@ -277,10 +277,11 @@ export class Engine implements AsyncDisposable {
    * await numbers.flush();
    * const { sum } = await sums.sum({ numbers });
    *
-   * @throws TypeError or RangeError for anything but a path or a descriptor, and for bad options. RpcError: `not_found`,
-   * `permission_denied`, `failed_precondition` where the system does not open or map the file; `resource_exhausted` when
-   * there is no space for it; `out_of_range` when it is shorter than `bytes` and is not writable; `invalid_argument` for
-   * an empty file without `bytes`, and for what is no file; `unavailable` when the engine is closed, and without the addon.
+   * @throws TypeError or RangeError for anything but a path or a descriptor, and for bad options. RpcError:
+   *   `not_found`, `permission_denied`, `failed_precondition` when the system does not open or map the file;
+   *   `resource_exhausted` when there is no space for it; `out_of_range` when it is shorter than `bytes` and is not
+   *   writable; `invalid_argument` for an empty file without `bytes`, and for anything but a file; `unavailable` when
+   *   the engine is closed, and without the addon.
    */
   async mapFile<A extends Access>(file: string | number, options: MapFileOptions<A>): Promise<MappedFile<A>> {
     const at = callerOf(this.mapFile);
@@ -292,8 +293,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Borrows a region that another engine has shared. It connects to that engine if there is no session with it yet,
-   * and asks for the region. Return the region when it is no longer needed (`using` does).
+   * Borrows a region that another engine has shared. The engine connects to the owner if there is no session yet, and
+   * asks for the region. Return the region when it is no longer needed (`using` does).
    *
    * @example
    * const { page } = await cache.find({ key: "index" }); // the answer carries a handle
@@ -319,16 +320,16 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Reads the certificates, the key and the revocation lists of `security.tls` again, where they were given as functions.
-   * They hold for sessions that open from now on. An open session ends with `unauthenticated` if its peer is not
-   * trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key is gone
-   * from `security.psk.lookup`. All others go on.
+   * Reads the certificates, the key and the revocation lists of `security.tls` again, if they were given as functions.
+   * They apply to new sessions. An open session ends with `unauthenticated` if its peer is no longer trusted: its
+   * certificate, or one above it, is revoked, its authority is gone from `ca`, or its key is gone from
+   * `security.psk.lookup`. All other sessions continue.
    *
    * @example
    * process.on("SIGHUP", () => engine.reloadSecurity());
    *
-   * @throws TypeError when the new ones cannot be used, and what the functions throw: the former ones hold then.
-   * RpcError `failed_precondition` for an engine without `security.tls` and `security.psk`.
+   * @throws TypeError when the new ones cannot be used, and any error of the functions; the former ones then stay in
+   *   force. RpcError `failed_precondition` for an engine without `security.tls` and `security.psk`.
    */
   reloadSecurity(): void {
     const { tls } = this.#parts;
@@ -350,21 +351,21 @@ export class Engine implements AsyncDisposable {
     return statsOf(this.#parts, resolveOptions("stats", options, statsFields).histograms);
   }
 
-  /** Every call that is in flight, of both directions, oldest first. It costs nothing until it is asked for. */
+  /** Every call in flight, of both directions, oldest first. The list is made on demand. */
   calls(): OpenCall[] {
     const { exchanges, wheel } = this.#parts;
     return openCalls(exchanges, wheel);
   }
 
-  /** Every open session, whichever side has connected. Plain data, made when it is asked for. */
+  /** Every open session, whichever side has connected. Plain data, made on demand. */
   sessions(): SessionStats[] {
     return sessionStats(this.#parts.exchanges);
   }
 
   /**
-   * How long the calls of a method took, in milliseconds. `method` is `service/method`. With `code` only the calls that
-   * ended so. The histogram is the caller's own, and can be merged with those of other engines or other times. It is
-   * empty when there were no calls.
+   * How long the calls of a method took, in milliseconds. `method` is `service/method`. With `code`, only the calls
+   * that ended with this code count. The histogram is the caller's own, and can be merged with those of other engines
+   * or other times. It is empty when there were no calls.
    *
    * @example
    * const latency = engine.latency("greeter.v1/greet", "out");
@@ -375,8 +376,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Publishes `stats()` on the diagnostics channel `cinnabar:stats`, for collectors that do not know the engine. It
-   * costs nothing while nobody subscribes.
+   * Publishes `stats()` on the diagnostics channel `cinnabar:stats`, for collectors that do not know the engine.
+   * Without a subscriber it costs nothing.
    */
   publishStats(): void {
     if (!channels.stats.hasSubscribers) return;
@@ -384,10 +385,11 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Closes after the calls in flight have finished. New requests are refused with `unavailable`, and peers are told,
-   * so that they go elsewhere. Handlers go on and may make calls; when the last handler has ended, new calls of this
-   * engine are refused too. When everything has finished, or after `graceMs`, the engine closes, and the report lists
-   * the calls that were aborted. A second call gives the same report, and can shorten the grace but not lengthen it.
+   * Closes after the calls in flight have finished. New requests are refused with `unavailable`, and peers are
+   * notified, so that they call other engines. Handlers continue and may make calls. After the last handler has ended,
+   * new calls of this engine are refused too. The engine closes when every call has finished, or after `graceMs`. The
+   * report lists the aborted calls. A second call returns the same report, and can shorten the grace but not lengthen
+   * it.
    *
    * A handler may call `drain`, but must not await it: it would wait for itself.
    *
@@ -427,8 +429,8 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * Ends everything at once. Peers are told, open calls fail with `unavailable` on both sides, signals of handlers
-   * fire, and regions and ports are closed. It ends within half a second. Safe to call again, and from a handler.
+   * Ends everything at once. Peers are notified, open calls fail with `unavailable` on both sides, signals of handlers
+   * fire, and regions and ports are closed. Takes at most half a second. Safe to call again, and from a handler.
    */
   close(): Promise<void> {
     this.#drain?.cut();

@@ -16,18 +16,18 @@ import { AdmissionQueue } from "./admission-queue.ts";
 import { AdmittedRequest, type AdmittedRequestListener, type Startable } from "./admitted-request.ts";
 
 /**
- * How long a handler counts as running after its call has ended, in milliseconds. Handlers that heed `call.signal` end
- * sooner; others must not keep their place for ever.
+ * The time that a handler still counts as running after its call has ended, in milliseconds. Handlers that heed
+ * `call.signal` end sooner. Other handlers must not keep their places forever.
  */
 const lingerMs = 1000;
 
 /**
- * Admission control: starts a handler for each request, at once while the engine and the service have room, else in
- * turn. It rejects a request that cannot be served in time with `resource_exhausted` and `retryAfterMs`. No handler has
- * started for a rejected request.
+ * Admission control: starts a handler for each request, at once while the engine and the service have room, otherwise
+ * in turn. It rejects a request that cannot be served in time with `resource_exhausted` and `retryAfterMs`. No handler
+ * has started for a rejected request.
  *
- * Each service with limits of its own has an admission queue. All others share one. So a full service does not delay
- * another.
+ * Each service with limits of its own has an admission queue. All other services share one. So a full service does not
+ * delay another service.
  */
 export class Admission implements AdmittedRequestListener {
   readonly #clock: Clock;
@@ -35,9 +35,9 @@ export class Admission implements AdmittedRequestListener {
   readonly #limits: AdmissionLimits;
   readonly #common: AdmissionQueue<AdmittedRequest>;
   readonly #queues: AdmissionQueue<AdmittedRequest>[] = [];
-  /** All that wait, in whichever queue. */
+  /** All waiting requests, of every queue. */
   readonly #waiting: PriorityQueue<AdmittedRequest>;
-  /** Whose calls have ended and whose handlers have not. */
+  /** Requests with an ended call and a running handler. */
   readonly #lingering = new Set<AdmittedRequest>();
   readonly #shed: Record<ShedCause, number> = { full: 0, pushed_out: 0, age: 0, deadline: 0 };
   readonly #toFill = new Set<AdmissionQueue<AdmittedRequest>>();
@@ -86,7 +86,7 @@ export class Admission implements AdmittedRequestListener {
     session: PeerLink,
     input: unknown,
   ): void {
-    // The input is complete now. The call's own times say when that is, so the clock need not be read.
+    // The input is complete now. The call's own times give this moment, so the clock need not be read.
     const nowMs = call.startedMs + call.pullingUs / 1000;
     const request = new AdmittedRequest(this, queue, method, call, session, input, nowMs);
     if (this.#closed) return this.#endUnavailable(request);
@@ -123,7 +123,7 @@ export class Admission implements AdmittedRequestListener {
   onEnded(request: AdmittedRequest): void {
     const nowMs = this.#clock.now();
     const tookMs = nowMs - request.begunMs;
-    // A request with invalid input says nothing about how long handlers take, and a stream lasts as long as it likes.
+    // A request with invalid input gives no handler time, and the length of a stream is arbitrary.
     if (request.call.handler === "here" && request.call.items === undefined) {
       request.method.times.record(tookMs, nowMs);
       request.queue.times.record(tookMs, nowMs);
@@ -132,8 +132,8 @@ export class Admission implements AdmittedRequestListener {
   }
 
   /**
-   * Ends the waiting requests: they were not executed, and their callers are told. Running handlers are not counted any
-   * more.
+   * Ends the waiting requests: they were not executed, and their callers are notified. Running handlers no longer
+   * count.
    */
   close(): void {
     this.#closed = true;
@@ -163,12 +163,9 @@ export class Admission implements AdmittedRequestListener {
     return this.#running < this.#limits.maxConcurrent;
   }
 
-  /**
-   * Puts a request into its queue. Returns the requests that lost their place to it, or undefined when there was no
-   * room.
-   */
+  /** Puts a request into its queue. Returns the requests that lost their place to it, or undefined without room. */
   #queue(request: AdmittedRequest): AdmittedRequest[] | undefined {
-    // Before anybody is put out for it.
+    // Checked before any request is pushed out.
     if (this.#waiting.roomFor(request) === undefined) return undefined;
     const out = request.queue.push(request);
     if (out === undefined) return undefined;
@@ -182,7 +179,7 @@ export class Admission implements AdmittedRequestListener {
   #begin(request: AdmittedRequest, nowMs: number): void {
     const { call, queue, method, session, input } = request;
     request.state = "running";
-    // A handler may run for long and need no more of it.
+    // A handler may run for long and no longer needs this reference.
     request.input = undefined;
     request.begunMs = nowMs;
     this.#running++;
@@ -194,7 +191,7 @@ export class Admission implements AdmittedRequestListener {
   /** A waiting request begins when another handler ends, but not inside that handler's async context. */
   readonly #beginNext = (request: AdmittedRequest, nowMs: number): void => this.#begin(request, nowMs);
 
-  /** A place is free. */
+  /** Frees the place of a request. */
   #vacate(request: AdmittedRequest): void {
     request.state = "gone";
     if (this.#closed) return;
@@ -205,8 +202,8 @@ export class Admission implements AdmittedRequestListener {
   }
 
   /**
-   * Starts the requests whose turn has come. A handler that ends at once returns its place to the loop that started it,
-   * not to a nested one.
+   * Starts the requests that are next in turn. A handler that ends at once returns its place to the loop that started
+   * it, not to a nested one.
    */
   #fill(queue: AdmissionQueue<AdmittedRequest>): void {
     this.#toFill.add(queue);
@@ -222,11 +219,11 @@ export class Admission implements AdmittedRequestListener {
     }
   }
 
-  /** Starts or rejects one waiting request; false when none may run. */
+  /** Starts or rejects one waiting request. False when no request may run. */
   #fillOne(queue: AdmissionQueue<AdmittedRequest>): boolean {
     const nowMs = this.#clock.now();
     const next = this.#next(queue, nowMs);
-    // A rejection may end a session, and with it the one that was next.
+    // A rejection may end a session, and with it the next request.
     if (next === undefined || next.state !== "waiting") return next !== undefined;
     const leftMs = next.call.deadlineMs - nowMs;
     const leastMs = next.method.times.leastMs(nowMs);
@@ -339,20 +336,20 @@ function ms(value: number): string {
  */
 export type ShedCause = "full" | "pushed_out" | "age" | "deadline";
 
-/** Admission control at this moment. All zero without limits. */
+/** The present state of admission control. All zero without limits. */
 export interface AdmissionStats {
-  /** Handlers that run. */
+  /** The number of running handlers. */
   readonly running: number;
-  /** Requests that wait, and the encoded bytes of their inputs. */
+  /** The number of waiting requests, and the encoded bytes of their inputs. */
   readonly queued: number;
   readonly queuedBytes: number;
-  /** How long the oldest waiting request has waited, in milliseconds. */
+  /** The longest wait of a request in the queue now, in milliseconds. */
   readonly longestWaitMs: number;
   /** Requests rejected since the engine opened, by cause. */
   readonly shed: Readonly<Record<ShedCause, number>>;
   /**
-   * Handlers that still ran a second after their call had ended. Their places were given to others, and they may still
-   * run.
+   * The number of handlers that still ran a second after their call had ended. Their places were given to others, and
+   * they may still run.
    */
   readonly overdue: number;
 }

@@ -5,27 +5,27 @@ import type { Awaited, IncomingCall, Place } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { AdmissionQueue, HandlerTimes, Waiting } from "./admission-queue.ts";
 
-/** A served method, as admission control starts it. */
+/** A served method, for admission control. */
 export interface Startable {
   /** `service/method`. */
   readonly path: string;
-  /** How long its handlers took lately. */
+  /** The recent times of its handlers. */
   readonly times: HandlerTimes;
   /** Validates the input and starts the handler. Releases the call's place when the handler has ended. Never throws. */
   start(call: IncomingCall, session: PeerLink, input: unknown): void;
 }
 
-/** Is told what becomes of an admitted request. */
+/** Is notified of the states of an admitted request. */
 export interface AdmittedRequestListener {
-  /** Its call ended while it waited. */
+  /** The call ended while the request waited. */
   onGone(request: AdmittedRequest): void;
-  /** It has waited for `maxQueueMs`. */
+  /** The request has waited for `maxQueueMs`. */
   onTooOld(request: AdmittedRequest): void;
-  /** Its call has ended, but its handler still runs. */
+  /** The call has ended, but its handler still runs. */
   onLingering(request: AdmittedRequest): void;
-  /** Its handler still runs a second after its call has ended. */
+  /** The handler still runs a second after its call has ended. */
   onOverdue(request: AdmittedRequest): void;
-  /** Its handler has ended. */
+  /** The handler has ended. */
   onEnded(request: AdmittedRequest): void;
 }
 
@@ -39,11 +39,11 @@ export interface AdmittedRequestListener {
 export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
   readonly call: IncomingCall;
   readonly session: PeerLink;
-  /** Undefined once its handler has begun. */
+  /** Undefined once the handler has begun. */
   input: unknown;
   readonly method: Startable;
   readonly queue: AdmissionQueue<AdmittedRequest>;
-  /** When it arrived, on the engine's clock. */
+  /** The arrival time, on the engine's clock. */
   readonly queuedMs: number;
   begunMs = 0;
   state: "waiting" | "running" | "gone" = "waiting";

@@ -32,31 +32,31 @@ import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
 import { directionsOf, type HandlerEnds, StreamServer } from "./stream-server.ts";
 
-/** What the handlers of an engine share. */
+/** The settings that the handlers of an engine share. */
 export interface ServerTerms {
   readonly onHandlerError: HandlerErrorListener;
   readonly replays: ReplayCache;
   readonly admission: Admission;
   readonly metrics: CallMetrics;
-  /** Around every handler, outside of the middleware of its service. */
+  /** Runs around every handler, outside the middleware of its service. */
   readonly middleware: readonly Middleware[];
 }
 
 /**
- * What serves the methods of an engine. An implementation that is served to several peers has one dispatcher for each
+ * The dispatchers of an engine's methods. An implementation that is served to several peers has one dispatcher for each
  * method, and so one queue of admission control.
  */
 export class Dispatchers {
   readonly #terms: ServerTerms;
   readonly #methods = new WeakMap<Implementation, readonly ServedMethod[]>();
-  /** Control methods by their number from `firstBuiltin` on. Those of built-in services that are served are among them. */
+  /** Control methods by their number from `firstBuiltin` on, those of served built-in services included. */
   readonly controls: (ServedMethod | undefined)[] = [];
 
   constructor(terms: ServerTerms) {
     this.#terms = terms;
   }
 
-  /** Those of an implementation, in the order of its service's methods. */
+  /** The methods of an implementation, in the order of its service's methods. */
   of(implementation: Implementation): readonly ServedMethod[] {
     let methods = this.#methods.get(implementation);
     if (methods === undefined) {
@@ -104,8 +104,8 @@ export class Dispatchers {
 }
 
 /**
- * Services that one engine serves to its peers: the table that they are told, and the methods by their numbers in it.
- * Services can be added at any time, and none is removed, so a number stays what it is.
+ * The services that one engine serves to its peers: the table for peers, and the methods by their numbers in that
+ * table. Services can be added at any time and are never removed, so a number never changes.
  */
 export class ServedServices {
   readonly services: [string, TableMethod[]][] = [];
@@ -122,11 +122,10 @@ export class ServedServices {
   }
 
   /**
-   * Adds all of `implementations`, or none.
+   * Adds all of `implementations`. An error adds none of them.
    *
-   * @throws TypeError for what `implement` has not made, and for a service that is served already, and for bounds of a queue
-   * that no request enters. RangeError for more
-   * services or methods than a peer can be told.
+   * @throws TypeError for a value that `implement` has not made, for a service that is served already, and for bounds
+   *   of a queue that no request enters. RangeError for more services or methods than the table for peers can hold.
    */
   add(where: string, implementations: readonly Implementation[]): void {
     if (!Array.isArray(implementations))
@@ -148,7 +147,7 @@ export class ServedServices {
       );
     const isBuiltin = ({ service, instance }: Implementation) =>
       builtinServices.has(servedName(service, instance));
-    // Options may be refused here, so before anything is added.
+    // Options may be refused here, so this comes before the first addition.
     for (const each of implementations) if (!isBuiltin(each)) this.#dispatchers.of(each);
     for (const each of implementations) {
       this.implementations.push(each);
@@ -184,8 +183,8 @@ function tableMethod(name: string, { kind }: AnyMethod): TableMethod {
 }
 
 /**
- * One served method: validates the input, runs the handler, validates the output. It uses promises only where schemas
- * or handlers do.
+ * One served method: validates the input, runs the handler, validates the output. It uses promises only when schemas or
+ * handlers do.
  */
 class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly metrics: MethodMetrics;
@@ -197,14 +196,14 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly #onHandlerError: HandlerErrorListener;
   readonly #replays: ReplayCache;
   readonly #admission: Admission;
-  /** Where its requests wait; undefined: they start at once. */
+  /** The queue of its requests. Undefined: they start at once. */
   readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
-  /** Runs its handlers where the method is a stream. */
+  /** Runs the handlers of a stream method. */
   readonly #streams: StreamServer | undefined;
   readonly #input: Validator;
-  /** Checks the value that the call ends with. */
+  /** Checks the value of the answer. */
   readonly #output: Validator;
-  /** A failure of a one-way call is known to this side alone. */
+  /** Only this side learns that a one-way call has failed. */
   readonly isOneWay: boolean;
 
   constructor(
@@ -226,7 +225,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     this.#queue = queue;
     this.items = directionsOf(method.kind);
     this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path, this);
-    // The items of a stream have been checked one by one.
+    // The items of a stream have already been checked one by one.
     this.#input = validatorOf(method.input);
     this.#output = validatorOf(this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output);
     this.isOneWay = method.kind === "oneWay";
@@ -240,8 +239,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   /**
-   * Each call has an async context of its own, from its input's schema to its answer: what its code enters there is not
-   * seen by the calls that follow in the same turn.
+   * Runs each call in its own async context, from the schema of its input to its answer. So later calls of the same
+   * turn do not see what the code of this call enters there.
    */
   start(call: IncomingCall, session: PeerLink, input: unknown): void {
     runDetached(this.#check, call, session, input);
@@ -260,7 +259,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     }
   };
 
-  /** The call to execute for a request that may be a retry; undefined when there is nothing to execute. */
+  /** The call to execute for a request that may be a retry. Undefined when there is no call to execute. */
   #admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {
     if (this.#method.replay) return this.#replays.admit(request, identity, session);
     if (identity.incarnation === 0n) return request;
@@ -273,7 +272,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
       call.settle({ error: new RpcError({ code: "invalid_argument", message, origin: "remote" }) });
       return call.place?.leave();
     }
-    // Validation may have taken long: do not start a handler that nobody waits for.
+    // Validation may have taken long: no handler starts for a call that has ended.
     if (call.phase !== "open") return call.place?.leave();
     call.handler = "here";
     try {
@@ -299,8 +298,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   /**
-   * The answer waits for operations on the caller's memory that the handler has started and not awaited. One that fails
-   * fails the call. The response leaves before the next handler starts.
+   * The answer waits for operations on the caller's memory that the handler has started but not awaited. If one of them
+   * fails, the call fails. The response leaves before the next handler starts.
    */
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     const forgotten = call.started?.handlerReturned();
@@ -336,9 +335,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     }
   }
 
-  /** The handler does not know of the failure, so its owner is told, whatever the error. */
+  /** The handler does not see the failure, so every such error is reported to its owner. */
   #onForgottenFailed(call: IncomingCall, session: PeerLink, error: unknown): void {
-    // An error that is no RpcError is reported as a handler's own.
+    // An error that is not an RpcError is reported as an error of the handler.
     if (call.open && rpcErrorFields(error) !== undefined && !this.isOneWay) this.#report(call, error);
     this.#onThrown(call, session, error);
   }
@@ -349,7 +348,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } else call.settle({ value: output.value });
   }
 
-  /** `error` may be anything, and is looked at by functions that never throw. */
+  /** `error` may be any value. Only functions that never throw inspect it. */
   #onThrown(call: IncomingCall, session: PeerLink, error: unknown): void {
     if (!call.open) {
       // Handlers often end with the reason of their signal.
@@ -366,9 +365,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   /**
-   * An RpcError that a handler throws keeps its code. Its reason and data may belong to another contract, as the error
-   * of a nested call does. They are sent only when this method declares the reason and the data fit. Addresses in the
-   * message of a nested call's error are for the operator alone.
+   * An RpcError from a handler keeps its code. Its reason and data may belong to another contract, as with the error of
+   * a nested call. They are sent only when this method declares the reason and the data fit. Addresses in the message
+   * of a nested call's error are for the operator alone.
    */
   #onRpcError(call: IncomingCall, error: unknown, fields: RpcErrorOptions): void {
     const { reason } = fields;
@@ -411,7 +410,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     }
   }
 
-  /** A one-way call has failed, wherever: its caller does not hear of it. */
+  /** Reports the failure of a one-way call, because its caller receives no error. */
   onFailed(call: IncomingCall, error: RpcError): void {
     if (this.isOneWay) this.#report(call, error.code === "internal" ? (error.cause ?? error) : error);
   }
@@ -433,13 +432,13 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 }
 
-/** How to write what was meant by a value in the place of an implementation. */
+/** The hint for a value that was passed instead of an implementation. */
 function hintFor(value: unknown): string {
   if (Array.isArray(value)) return "; pass several as engine.serve(a, b), without an array";
   return isService(value) ? `; write implement(service, { … }) for the service "${value.name}"` : "";
 }
 
-/** What a handler of a one-way call threw, as its call ends with it. */
+/** The error with which a one-way call ends after its handler threw. */
 function unheard(error: unknown): RpcError {
   const fields = rpcErrorFields(error);
   if (fields !== undefined) return new RpcError(fields);
@@ -448,7 +447,7 @@ function unheard(error: unknown): RpcError {
 
 const undeclared: Validation<unknown> = { issues: [] };
 
-/** The error as it is sent, with the reason and data it may carry. */
+/** The error for the wire, with its permitted reason and data. */
 function restate(
   { code, message, retryAfterMs }: RpcErrorOptions,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },

@@ -3,9 +3,10 @@ import { textOf } from "../base/errors/thrown.ts";
 import type { Clock } from "../base/time/clock.ts";
 
 /**
- * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
- * text. An `RpcError` comes here when it is the error of a nested call whose message has addresses: the caller gets it
- * without them. So does why an error lost its data, which could not be encoded. One-way calls have no answer, so each of their failures comes here, those that never began included.
+ * Receives each error that a handler throws and its contract does not declare. The caller receives `internal`, without
+ * the text. It also receives the error of a nested call with addresses in its message: the caller receives that error
+ * without the addresses. It also receives the cause when an error's data could not be encoded. One-way calls have no
+ * answer, so each of their failures is reported here, calls that never began included.
  */
 export type HandlerErrorListener = (error: unknown, call: FailedCall) => void;
 
@@ -14,13 +15,13 @@ export interface FailedCall {
   /** `service/method`. */
   readonly method: string;
   readonly callId: number;
-  /** Whether its handler began. A one-way call may be shed or refused before. */
+  /** Whether the handler began. A one-way call may be shed or refused before. */
   readonly began: boolean;
 }
 
-/** How often repetitions are counted in print, in milliseconds. */
+/** The time between prints of the number of repetitions, in milliseconds. */
 const periodMs = 1000;
-/** Kinds that are told apart; further ones are counted together. */
+/** The most kinds that are counted apart. Further kinds are counted together. */
 const maxKinds = 256;
 
 interface Kind {
@@ -29,9 +30,9 @@ interface Kind {
 }
 
 /**
- * The default listener for errors of handlers. It prints the first error of a kind with its stack, and then once a
- * second how often that kind has come again. A kind is a method with the code or the name of the error. A flood of
- * failures therefore costs a line a second, not a stack each.
+ * The default listener for errors of handlers. It prints the first error of a kind with its stack. After that it prints
+ * once a second how often that kind has come again. A kind is a method with the code or the name of the error. So a
+ * flood of failures costs one line a second, not one stack each.
  */
 export class HandlerErrorLog {
   readonly #clock: Clock;
@@ -55,13 +56,13 @@ export class HandlerErrorLog {
     }
     const line = known === "" ? "handlers failed in other ways" : what;
     this.#kinds.set(known, { line, repeats: 0 });
-    // Nothing ran that a stack could explain where the call was turned away.
+    // A call that was turned away ran no code, so a stack explains nothing.
     if (began) this.#print(`cinnabar: ${what} in call ${callId}:`, error);
     else this.#print(`cinnabar: ${what} (call ${callId}): ${textOf(error)}`);
     this.#cancelTimer ??= this.#clock.timer(periodMs, () => this.#count(), true);
   };
 
-  /** Prints what has been counted and not printed yet, and ends the timer. */
+  /** Prints the counts that have not been printed yet, and ends the timer. */
   close(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
@@ -69,7 +70,7 @@ export class HandlerErrorLog {
     this.#kinds.clear();
   }
 
-  /** A kind that has not come for a period is forgotten: its next error is printed with its stack. */
+  /** A kind that has not come for a period is dropped: its next error is printed with its stack. */
   #count(): void {
     for (const [key, kind] of this.#kinds) {
       if (kind.repeats === 0) this.#kinds.delete(key);
@@ -99,7 +100,7 @@ function printError(line: string, error?: unknown): void {
   try {
     console.error(line, error);
   } catch {
-    // It has a method that shows it, and that throws.
+    // The error has a custom inspection method that throws.
     console.error(line, textOf(error));
   }
 }

@@ -1,11 +1,11 @@
 import { checkOptions, type FieldsOf, nearest, text } from "../base/options/options.ts";
 import { greetingLimits, type ToldHealth } from "../wire/handshake.ts";
 
-/** What an engine says of one of its services, or of itself. */
+/** The health that an engine reports of one of its services, or of itself. */
 export interface ServiceHealth {
-  /** `draining`: the engine finishes what runs, and takes no new calls. */
+  /** `draining`: the engine finishes running calls, and takes no new calls. */
   readonly status: "serving" | "not_serving" | "draining";
-  /** Why, for people. */
+  /** The reason, for people. */
   readonly reason?: string;
 }
 
@@ -13,7 +13,7 @@ const healthFields = {
   reason: text(1, greetingLimits.maxReasonLength),
 } satisfies FieldsOf<Pick<ServiceHealth, "reason">>;
 
-/** What an engine says of its services. Everything serves at first. */
+/** The health of an engine's services. Every service serves at first. */
 export class HealthBook {
   readonly #services = new Map<string, ServiceHealth>();
   readonly #served: () => readonly string[];
@@ -23,13 +23,13 @@ export class HealthBook {
   #isTelling = false;
   #isOpening = true;
 
-  /** `onChanged`: peers must be told. Called once for all changes of a turn of the event loop. */
+  /** `onChanged`: peers must be notified. Called once for all changes of a turn of the event loop. */
   constructor(served: () => readonly string[], onChanged: () => void) {
     this.#served = served;
     this.#onChanged = onChanged;
   }
 
-  /** The engine has its first services. @throws TypeError for a health of one that it does not serve. */
+  /** The engine has its first services. @throws TypeError for the health of a service that it does not serve. */
   onOpened(): void {
     this.#isOpening = false;
     for (const service of this.#services.keys()) this.#assertServed(service);
@@ -61,7 +61,7 @@ export class HealthBook {
     });
   }
 
-  /** The health of a service; undefined for one that is neither served nor was ever set. */
+  /** The health of a service. Undefined for a service that is neither served nor was ever set. */
   of(service = ""): ServiceHealth | undefined {
     const own = this.#services.get(service);
     if (own === undefined && service !== "" && !this.#served().includes(service)) return undefined;
@@ -79,19 +79,19 @@ export class HealthBook {
     );
   }
 
-  /** The health of the whole engine, named "", of each of these services, and of those that `set` has named. */
+  /** The health of the whole engine, named "", of each of these services, and of services that `set` has named. */
   all(served: Iterable<string>): (ServiceHealth & { readonly service: string })[] {
     const names = new Set(["", ...served, ...this.#services.keys()]);
     return [...names].map((service) => ({ service, ...(this.of(service) ?? { status: "serving" }) }));
   }
 
-  /** What peers are told. Undefined while nothing was ever set. */
+  /** The health to report to peers. Undefined before the first `set`. */
   get told(): ToldHealth | undefined {
     if (this.#edition === 0) return undefined;
     return { edition: this.#edition, notServing: this.#notServing() };
   }
 
-  /** The engine drains. Peers are told otherwise. */
+  /** The engine drains. Peers learn this by another message. */
   onDraining(): void {
     this.#drains = true;
   }

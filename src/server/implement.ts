@@ -8,11 +8,11 @@ import type { CallContext, HandlerCall } from "./call-context.ts";
 /** A service with its handlers, made by `implement`. */
 export interface Implementation {
   readonly service: AnyService;
-  /** Which of several implementations of the service in one engine it is; undefined for the only one. */
+  /** The name of this implementation, if one engine serves the service several times. Undefined: no name. */
   readonly instance?: string | undefined;
   /** @internal For the engine. */
   readonly handlers: Readonly<Record<string, Handler>>;
-  /** Admission control of this service; the engine's options apply to what is left out. False: none. */
+  /** Admission control of this service. The engine's options apply to missing fields. False: no admission control. */
   readonly admission?: AdmissionOptions | false | undefined;
   /** Middleware of this service. It runs inside that of the engine. */
   readonly middleware?: readonly Middleware[] | undefined;
@@ -22,16 +22,17 @@ export interface Implementation {
 export interface ImplementOptions extends AdmissionOptions {
   /**
    * Names this implementation, so that one engine can serve a service several times: 1 to 64 letters, digits, `.`, `_`
-   * and `-`. `peer.client(service, { instance })` calls it. Everything that has the service's name, as `call.method`,
-   * `allow`, metrics and health, has `#` and the instance behind it: `kv.v1#shard-3/get`. Default: none.
+   * and `-`. `peer.client(service, { instance })` calls it. `call.method`, `allow`, metrics and health show the
+   * service's name with `#` and the instance: `kv.v1#shard-3/get`. Default: no name.
    */
   readonly instance?: string | undefined;
   /**
-   * False: no admission control. Its handlers start at once, and do not count in the engine's `admission`: for a service
-   * whose streams stay open for as long as a client is there, such as one that tells of the engine itself. Default true.
+   * False: no admission control. Handlers start at once and do not count in the engine's `admission`. For a service
+   * with streams that stay open as long as their clients, such as a service that reports the engine's state. Default
+   * true.
    */
   readonly admission?: boolean | undefined;
-  /** Around every handler of this service, inside the middleware of the engine. Default: none. */
+  /** Runs around every handler of this service, inside the middleware of the engine. Default: no middleware. */
   readonly middleware?: readonly Middleware[] | undefined;
 }
 
@@ -42,21 +43,21 @@ const implementFields = {
   instance: instanceField,
 } satisfies FieldsOf<ImplementOptions>;
 
-/** A handler without its types, which `implement` has checked. */
+/** A handler without its types. `implement` has checked it. */
 export type Handler = (input: unknown, call: HandlerCall) => unknown;
 
 /**
  * Implements a service: one handler for each method. Pass the result to `Engine.open({ serve: [...] })`.
  *
  * A handler receives the parsed input and the call, and returns the output or a promise of it. It fails with
- * `call.fail(reason, data)` for declared errors, or by throwing an `RpcError`. The caller of a handler that throws
- * anything else gets `internal`, without the text of the error.
+ * `call.fail(reason, data)` for declared errors, or by throwing an `RpcError`. After any other error the caller
+ * receives `internal`, without the text of the error.
  *
  * `handlers` may be an object or an instance of a class. In an object, a function that is not a method of the service
  * is an error. An instance may have other members.
  *
  * `options` limit how many handlers of this service run at once, and the requests that wait. The engine's `admission`
- * option applies to what they leave out. `options.middleware` runs around every handler.
+ * option applies to missing fields. `options.middleware` runs around every handler.
  *
  * @throws TypeError for a method without a handler, a handler without a method, or an unknown option; RangeError for a
  * limit out of bounds.

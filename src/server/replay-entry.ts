@@ -16,7 +16,7 @@ import { errorWord, packError, parseError } from "../wire/fault.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
 import { lockSent } from "../wire/metadata/metadata.ts";
 
-/** Is told when an execution ends. */
+/** Is notified when an execution ends. */
 export interface ReplayEntryListener {
   /** The handler has ended, or never started. */
   onEntryEnded(entry: ReplayEntry): void;
@@ -36,9 +36,9 @@ interface Answer {
  *   running   a handler was begun or will be; requests join
  *   ended     its answer is kept; requests get it
  *
- * The handler serves `call`, which is no request of any session: it goes on when the caller is lost, because the caller
- * may come back. It is aborted when the caller cancels, when the time of the last to join is up, when nobody has waited
- * for as long as answers are kept, and when the engine closes.
+ * The handler serves `call`, which belongs to no session. It continues when the caller is lost, because the caller may
+ * come back. It is aborted when the caller cancels, when the latest deadline passes, and when the engine closes. It is
+ * also aborted when no request has waited for as long as answers are kept.
  */
 export class ReplayEntry implements Answering, Awaited {
   readonly caller: bigint;
@@ -48,10 +48,10 @@ export class ReplayEntry implements Answering, Awaited {
   readonly #listener: ReplayEntryListener;
   readonly #session: PeerLink;
   readonly #waiting = new Set<IncomingCall>();
-  /** The latest deadline that a request has come with. */
+  /** The latest deadline of a request. */
   #askedUntilMs = 0;
   #answer: Answer | undefined;
-  /** When it ended, on the engine's clock. */
+  /** The end of the execution, on the engine's clock. */
   endedMs = 0;
 
   constructor(
@@ -70,12 +70,12 @@ export class ReplayEntry implements Answering, Awaited {
     this.#await(first, session);
   }
 
-  /** Whether its handler waits for others to end. */
+  /** Whether the handler waits for other handlers to end. */
   get queued(): boolean {
     return this.call.awaits?.queued === true;
   }
 
-  /** Requests that wait for its end. */
+  /** The number of requests that wait for the end. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -84,7 +84,7 @@ export class ReplayEntry implements Answering, Awaited {
     return this.call.phase !== "answered";
   }
 
-  /** Bytes of memory of an ended execution, about. */
+  /** The approximate memory of an ended execution, in bytes. */
   get bytes(): number {
     const { bytes, metadata } = this.#answer ?? {};
     return entryBytes + (bytes?.byteLength ?? 0) + (metadata === undefined ? 0 : 2 * metadataLimits.maxBytes);
@@ -112,7 +112,7 @@ export class ReplayEntry implements Answering, Awaited {
     if (answerMetadata?.headersLeft === true) this.#passHeaders(request, answerMetadata);
   }
 
-  /** The handler sends its headers: every request that waits passes them on, and so does each that joins later. */
+  /** The handler sends its headers: every waiting request passes them on, and so does each request that joins later. */
   sendHeaders({ answerMetadata, headers }: IncomingCall): void {
     if (answerMetadata === undefined || headers.size === 0) return;
     for (const request of this.#waiting) this.#passHeaders(request, answerMetadata);
@@ -127,7 +127,7 @@ export class ReplayEntry implements Answering, Awaited {
 
   onAborted(request: IncomingCall, error: RpcError): void {
     this.#leave(request);
-    // One whose time was up may come again with more; one that cancels does not.
+    // A request whose deadline passed may be sent again with more time. A cancelled request is not sent again.
     if (error.code === "cancelled") this.call.abort(error);
   }
 
@@ -135,7 +135,7 @@ export class ReplayEntry implements Answering, Awaited {
     this.#leave(request);
   }
 
-  /** A caller may ask for weeks. Without anybody who waits, a handler does not get that long. */
+  /** A caller may ask for weeks. A handler without waiting requests does not get that long. */
   #leave(request: IncomingCall): void {
     this.#waiting.delete(request);
     if (this.#waiting.size > 0 || !this.call.open) return;
@@ -160,12 +160,12 @@ export class ReplayEntry implements Answering, Awaited {
   }
 
   onOverdue(call: IncomingCall): void {
-    // Told just before the call ends. Its time was cut where it is shorter than what was asked for.
+    // Called just before the call ends. The deadline was cut if it is earlier than the latest deadline of a request.
     if (call.deadlineMs < this.#askedUntilMs) call.wording = unawaitedWording;
     this.#session.onOverdue(call);
   }
 
-  /** The engine closes: nobody will fetch the response. */
+  /** The engine closes: the response will not be fetched. */
   abandon(reason: RpcError): void {
     this.#session.services.wheel.disarm(this.call);
     this.call.abandon(reason);
@@ -183,7 +183,7 @@ export class ReplayEntry implements Answering, Awaited {
   }
 }
 
-/** For an execution that was stopped before its deadline. A caller that comes later learns that it may have effects. */
+/** For an execution that was stopped before its deadline. A later request learns that it may have had effects. */
 const unawaitedWording: EndWording = {
   ...handlerWording,
   outOfTime: {
@@ -192,7 +192,7 @@ const unawaitedWording: EndWording = {
   },
 };
 
-/** Bytes of an entry beside its response, about. */
+/** The approximate size of an entry without its response, in bytes. */
 const entryBytes = 256;
 
 function answerOf(outcome: Outcome, metadata: AnswerMetadata | undefined): Answer {

@@ -13,7 +13,7 @@ import { TooLongError } from "../wire/extension.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 
-/** Who sends items in the calls of each kind of method. */
+/** The sides that send items, for each kind of method. */
 export function directionsOf(kind: MethodKind): ItemDirections | undefined {
   switch (kind) {
     case "serverStream":
@@ -27,13 +27,13 @@ export function directionsOf(kind: MethodKind): ItemDirections | undefined {
   }
 }
 
-/** Is told how handlers end. */
+/** Is notified of the ends of handlers. */
 export interface HandlerEnds {
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void;
   onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void;
 }
 
-/** Runs the handlers of a method that is a stream. What a handler returns for items is sent as fast as they are taken. */
+/** Runs the handlers of a stream method. The items that a handler returns are sent as fast as the peer takes them. */
 export class StreamServer {
   readonly #method: AnyMethod;
   readonly #handler: Handler;
@@ -47,7 +47,7 @@ export class StreamServer {
     this.#ends = ends;
   }
 
-  /** Starts the handler. What it returns is its outcome as of a unary method, or has the items that `send` sends. */
+  /** Starts the handler. The result is the outcome, as for a unary method, or the source of items for `send`. */
   serve(call: IncomingCall, session: PeerLink, input: unknown): unknown {
     const { items } = call;
     if (!(items instanceof CalleeItems)) throw new Error(`call ${call.id} of ${this.#path} has no items`);
@@ -67,7 +67,7 @@ export class StreamServer {
         );
   }
 
-  /** Sends what a handler has returned. The handler has ended with the last item. */
+  /** Sends the items that a handler has returned. The handler ends with the last item. */
   send(call: IncomingCall, session: PeerLink, result: unknown): void {
     if (result instanceof Promise)
       result.then(
@@ -88,7 +88,7 @@ export class StreamServer {
   }
 }
 
-/** The items that a handler gives are made in the async context in which it was called. */
+/** The items of a handler are made in the async context in which the handler was called. */
 function withBoundItems(handler: Handler): Handler {
   return (input, context) => {
     const here = contextHere();
@@ -126,7 +126,7 @@ class Outputs extends Pump implements ServedItemsOwner {
     this.attach(items.sender as NonNullable<CalleeItems["sender"]>);
   }
 
-  /** The call has ended, against the handler's will or by it: its generator runs its `finally`. */
+  /** The call has ended, early or by the handler. The generator runs its `finally`. */
   onCallEnded(): void {
     this.stop().then(() => this.onSourceEnded());
   }
@@ -141,7 +141,7 @@ class Outputs extends Pump implements ServedItemsOwner {
   }
 
   protected override onItemUnsendable(error: unknown): void {
-    // Any other fault is the handler's, and its owner hears of it.
+    // Any other fault is the handler's, and its owner is notified.
     this.onSourceFailed(
       error instanceof TooLongError ? answerError(error, "an item could not be sent") : error,
     );
