@@ -5,7 +5,7 @@ export class FakeSocket extends Duplex {
   readonly sent: Buffer[] = [];
   override _read(): void {}
   override _write(part: Buffer, _encoding: string, done: () => void): void {
-    this.sent.push(Buffer.from(part)); // who writes uses its memory again
+    this.sent.push(Buffer.from(part)); // the writer uses its memory again
     done();
   }
 }

@@ -45,7 +45,7 @@ describe.skipIf(!isGuest)("a target of NVMe/RDMA under attack", () => {
   async function begin(): Promise<void> {
     device = memoryDevice({ bytes });
     target = NvmeTarget.open({ subsystems: [{ nqn, namespaces: [device], hosts: "any" }] });
-    // The least memory for data: what an attack keeps of it, the honest host lacks.
+    // The least memory for data: the honest host lacks what an attack keeps.
     const dataBytes = 2 * mib;
     ({ port } = await target.listenRdma({ host: targetHosts.rdma, port: 0, dataBytes, ...limits }));
     host = await connect(nqn, [port], ["--keep-alive-tmo=30"], "rdma");
@@ -73,7 +73,9 @@ describe.skipIf(!isGuest)("a target of NVMe/RDMA under attack", () => {
       .toMatchObject({ open: honest, controllers: 1 });
   }
 
-  /** Gives the attack a queue of a controller of its own, which must be over afterwards unless it lets go itself. */
+  /**
+   * Gives the attack a queue of a controller of its own. The queue must be over afterwards, unless the attack ends it.
+   */
   async function attack(work: (queue: AttackingQueue) => Promise<void>, entries?: number): Promise<void> {
     const controller = await beginAttack(attacker, nqn, entries);
     await work(controller.io);

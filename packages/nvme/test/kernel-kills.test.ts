@@ -105,7 +105,7 @@ describe.skipIf(!isGuest)("Linux as host of a target", () => {
       const stampers = new Stampers(blocks, writers);
       const stateOf = (target: number) => pathsOf(nqn).find(({ port }) => port === ports[target])?.state;
       for (const stopped of [0, 1]) {
-        // Stopped while it has nothing to do: it has read none of the writes that follow.
+        // The target is stopped while it is idle: it has not read the writes that follow.
         targets[stopped]?.child.kill("SIGSTOP");
         stampers.start(disk);
         // They go the other way when the host has given the path up, and newer ones follow them.

@@ -99,7 +99,8 @@ function cutUnderWriters(
       stampers.start(disk);
       await stampers.until(() => stampers.flushed > flushed + 3 * writers);
       await powered.cut();
-      // The power stays off until the kernel has given up what was under way: it repeats nothing in the next life.
+      // The power stays off until the kernel has given up the commands under way, so that it does not repeat them
+      // later.
       const errors = await stampers.ended();
       expect(errors.filter((error) => !(error instanceof BlockDeviceError))).toEqual([]);
       expect(errors).toHaveLength(writers);

@@ -64,7 +64,7 @@ describe.skipIf(!isGuest)("NvmeHost at nvmet, the kernel's target", () => {
   it("goes on when the target has ended its controllers, and every block is right", async () => {
     await using target = await linuxTarget();
     const paths = [{ host: "127.0.0.1", port: target.port }];
-    // This target does not tell when it has ended a controller: writes wait for twice the keep-alive time.
+    // This target does not report the end of a controller: writes wait for twice the keep-alive time.
     const times = { reconnectMs: 20, keepAliveMs: 1000 };
     await using host = await NvmeHost.connect({ nqn, paths, hostNqn, dataDigest: true, ...times });
     const [disk] = host.namespaces;

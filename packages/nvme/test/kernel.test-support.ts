@@ -129,7 +129,7 @@ function namedIn(folder: string, nqn: string): string[] {
     .filter((one) => existsSync(`${one}/subsysnqn`) && fact(`${one}/subsysnqn`) === nqn);
 }
 
-/** What a file of sysfs says; empty where it has gone. */
+/** The content of a file of sysfs; empty if the file has gone. */
 function fact(path: string): string {
   try {
     return readFileSync(path, "utf8").trim();
@@ -145,7 +145,7 @@ export async function configfs(): Promise<string> {
   return folder;
 }
 
-/** What fio says of a job. */
+/** The report of fio on a job. */
 export interface FioJob {
   readonly read: { readonly io_bytes: number };
   readonly write: { readonly io_bytes: number };
@@ -169,7 +169,7 @@ export async function verify(disk: string): Promise<void> {
   await fio(disk, ...verified, ...mixed);
 }
 
-/** Makes ext4, copies a tree there, and finds it again when nothing of it is in memory. */
+/** Makes ext4, copies a tree there, and reads it again when the page cache has none of it. */
 export async function useFileSystem(disk: string, mountPoint: string): Promise<void> {
   await run("mkfs.ext4", "-q", "-F", disk);
   await mounted(disk, mountPoint, async () => {

@@ -7,7 +7,7 @@ export const nqn = "nqn.2026-11.test:nvmet";
 /** The kernel's own target, on a disk in memory. */
 export interface LinuxTarget extends AsyncDisposable {
   readonly port: number;
-  /** Listens no more, which ends every controller, and listens again. */
+  /** Stops listening, which ends every controller, and listens again. */
   restart(): Promise<void>;
 }
 

@@ -289,7 +289,7 @@ describe.skipIf(!hasClients)("the guide", () => {
   });
 });
 
-/** A port that nobody has at this moment. */
+/** A port that is free at this moment. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

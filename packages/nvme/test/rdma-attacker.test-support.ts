@@ -7,7 +7,7 @@ import { root } from "../../../test/docs/pages.test-support.ts";
 import { admin, cqeBytes, fabrics, fabricsOpcode, io, sgl } from "../src/nvme/command.ts";
 import { blocksOf, type CommandFields, commandEntry, connectFields } from "../src/tcp/host.test-support.ts";
 
-/** The program of the C++ tests, which plays the client of queue pairs that it is told to be. */
+/** The program of the C++ tests. It plays a client of queue pairs, by the commands of a test. */
 const program = join(root, "native/build/cinnabar_native_tests");
 
 /** Memory of the attacker for which it has a key. */
@@ -20,7 +20,7 @@ export interface ExposedMemory {
 /** What the private data of a connection request are: bytes, or libfabric's own. */
 export type PrivateData = Buffer | undefined;
 
-/** A process that speaks to queue pairs by an RDMA device as it is told, whether that is right or wrong. */
+/** A process that uses queue pairs of an RDMA device by the commands of a test, valid or not. */
 export class RdmaAttacker implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #answers: string[] = [];
@@ -48,7 +48,7 @@ export class RdmaAttacker implements AsyncDisposable {
     return attacker;
   }
 
-  /** Undefined where it is refused. */
+  /** Undefined if the connection is refused. */
   async connect(privateData?: PrivateData): Promise<AttackingQueue | undefined> {
     const words =
       privateData === undefined ? [] : [privateData.length === 0 ? "-" : privateData.toString("hex")];
@@ -59,7 +59,7 @@ export class RdmaAttacker implements AsyncDisposable {
     return new AttackingQueue(this, Number(number));
   }
 
-  /** Asks for many connections at once, says nothing on them, and lets go when all are answered. */
+  /** Requests many connections at once, sends nothing on them, and closes them when all are answered. */
   async flood(count: number): Promise<{ connected: number; refused: number; silent: number }> {
     const [connected = 0, refused = 0, silent = 0] = (await this.ask("flood", count)).split(" ").map(Number);
     return { connected, refused, silent };
@@ -103,7 +103,7 @@ export class RdmaAttacker implements AsyncDisposable {
   }
 }
 
-/** What a queue heard: an answer, or that it is over. */
+/** What a queue received: an answer, or the end. */
 export type Heard = { readonly id: number; readonly status: number; readonly result: bigint } | "over";
 
 /** A connection of the attacker's. */
@@ -138,7 +138,7 @@ export class AttackingQueue {
     };
   }
 
-  /** Sends a command, and hears its answer. */
+  /** Sends a command, and waits for its answer. */
   async command(fields: KeyedFields, inCapsule: Buffer = Buffer.alloc(0)): Promise<Heard> {
     await this.receive(1);
     await this.send(keyedEntry(fields), inCapsule);

@@ -20,7 +20,7 @@ export function generationOf(block: number, data: Buffer): number | undefined {
   return isBlank || data.equals(stamped(block, generation)) ? generation : undefined;
 }
 
-/** What is known of a block. */
+/** The known writes of a block. */
 export interface Known {
   /** The newest write that was begun. */
   begun: number;
@@ -58,7 +58,7 @@ export class Stampers {
     );
   }
 
-  /** Waits until something holds of the writers, at most a minute. @throws why they ended, if they did before. */
+  /** Waits until a condition holds, at most a minute. @throws the reason if the writers end before. */
   async until(holds: () => boolean): Promise<void> {
     const failed = this.ended().then(([error]) => {
       throw error ?? new Error("no writer runs");
@@ -67,7 +67,7 @@ export class Stampers {
     await Promise.race([expect.poll(holds, { interval: 5, timeout: 60_000 }).toBe(true), failed]);
   }
 
-  /** Resolves when no writer runs any more, with why those ended that were not stopped. */
+  /** Resolves when no writer runs any more, with the errors of the writers that were not stopped. */
   ended(): Promise<readonly Error[]> {
     return this.#running ?? Promise.resolve([]);
   }
@@ -78,7 +78,7 @@ export class Stampers {
     return this.ended();
   }
 
-  /** The blocks that hold anything but what may be there: what was acknowledged, or durable, or a later write. */
+  /** The wrong blocks. A right block has the acknowledged (or durable) write, or a later one. */
   async wrongBlocks(device: BlockDevice, least: "acknowledged" | "durable"): Promise<readonly string[]> {
     const wrong: string[] = [];
     const data = Buffer.alloc(blockBytes);
@@ -87,7 +87,7 @@ export class Stampers {
       const generation = generationOf(block, data);
       if (generation === undefined || generation < known[least] || generation > known.begun)
         wrong.push(`block ${block} has ${generation}, and should have ${known[least]} to ${known.begun}`);
-      // What is there is what later reads must find, and later cuts must leave.
+      // Later reads must find the present content, and later cuts must leave it.
       else known.acknowledged = known.durable = generation;
     }
     return wrong;

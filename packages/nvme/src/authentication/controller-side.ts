@@ -26,9 +26,9 @@ import { digestBytes, type NvmeHash, type Secret } from "./secret.ts";
 /** What a host must prove, and how. */
 export interface HostProof {
   readonly secret: Secret;
-  /** By it the controller proves itself to a host that asks. */
+  /** The controller proves itself with this secret to a host that asks. */
   readonly controllerSecret: Secret | undefined;
-  /** What is taken of what the host offers: the first that it has. */
+  /** The accepted values, the preferred first. The first one that the host offers is used. */
   readonly hashes: readonly NvmeHash[];
   readonly dhGroups: readonly NvmeDhGroup[];
 }
@@ -36,7 +36,7 @@ export interface HostProof {
 /** A message of the controller. */
 export interface NextMessage {
   readonly message: Buffer;
-  /** It says that the authentication has failed: the queue ends when the host has it. */
+  /** The message reports a failed authentication. The queue ends when the host has received it. */
   readonly isLast: boolean;
 }
 
@@ -47,15 +47,15 @@ interface Chosen {
   readonly dhGroup: NvmeDhGroup;
 }
 
-/** What it has asked the host. */
+/** What the controller has asked the host. */
 interface Asked extends Chosen {
   readonly challenge: Challenge;
   readonly exchange: DhExchange | undefined;
 }
 
 /**
- * Where a run of the protocol is. The host sends a message by one command, and gets the next one by another; `send`
- * states wait for it to send, the others for it to get.
+ * The state of one run of the protocol. The host sends a message with one command and gets the next message with
+ * another. In `send` states the controller waits for a message; in the others it has a message for the host.
  */
 type State =
   | { readonly at: "send negotiate" }
@@ -92,7 +92,7 @@ export class ControllerAuthentication {
     return this.#isDone;
   }
 
-  /** Takes the host's message. What is wrong with it is said by the next one. False: the host has given up. */
+  /** Takes the host's message. The next message reports a fault in it. False: the host has given up. */
   take(message: Buffer): boolean {
     const named = kindOf(message);
     const state = this.#state;
@@ -112,7 +112,7 @@ export class ControllerAuthentication {
     return true;
   }
 
-  /** The message that the host waits for. Undefined where it has no room for it, which changes nothing. */
+  /** The message that the host waits for. Undefined if the host has no room for it; the state does not change then. */
   next(maxBytes: number): NextMessage | undefined {
     const state = this.#state;
     const given = (message: Buffer, then: () => void, isLast = false): NextMessage | undefined => {
@@ -121,7 +121,7 @@ export class ControllerAuthentication {
       return { message, isLast };
     };
     if (state.at === "get challenge") {
-      // Before the exchange of keys, which costs most.
+      // This check comes before the exchange of keys, which costs most.
       if (challengeBytes(state) > maxBytes) return undefined;
       const asked = newAsked(state);
       const message = challengeMessage(state.id, { ...asked, dhValue: asked.exchange?.value ?? noValue });

@@ -63,7 +63,7 @@ export class DhExchange {
     this.#own.generateKeys();
   }
 
-  /** What the other side gets. */
+  /** The public value for the other side. */
   get value(): Buffer {
     const value = Buffer.alloc(dhValueBytes(this.#group));
     const number = this.#own.getPublicKey();
@@ -71,7 +71,9 @@ export class DhExchange {
     return value;
   }
 
-  /** What both sides have, as long as the prime. Undefined for a value that is none: 0, 1, and from the prime - 1 on. */
+  /**
+   * The shared secret, as long as the prime. Undefined for an invalid public value: 0, 1, or at least the prime - 1.
+   */
   secretWith(value: Buffer): Buffer | undefined {
     const prime = primeOf(this.#group);
     // The prime is odd, so that one less differs in the last byte alone.

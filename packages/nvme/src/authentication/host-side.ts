@@ -26,21 +26,21 @@ import { digestBytes, hashNames, type Secret } from "./secret.ts";
 /** The secrets of a host. */
 export interface HostSecrets {
   readonly secret: Secret;
-  /** The target must prove it. */
+  /** The target must prove this secret. */
   readonly controllerSecret: Secret | undefined;
 }
 
-/** How messages go: each by a command of the queue. */
+/** Carries messages: one command of the queue for each. */
 export interface MessageWay {
   send(message: Buffer): Promise<void>;
   /** Fills a buffer with the next message of the controller, and zeroes. */
   get(into: Buffer): Promise<void>;
 }
 
-/** No message is longer. */
+/** The longest message. */
 const receivedBytes = 4096;
 
-/** Why it failed, by what the controller explains. */
+/** The reason of a failure, by the controller's explanation code. */
 const explanations: Readonly<Record<number, string>> = {
   [failure.failed]: "it has another one, or none to prove itself by",
   [failure.protocolUnusable]: "it does not have DH-HMAC-CHAP",
@@ -64,7 +64,7 @@ class HostFailure extends Error {
 /**
  * Proves the secret of a host to the controller of a queue, and has the controller prove its own.
  *
- * @throws Error with the reason. The queue is of no use then.
+ * @throws Error with the reason. The queue cannot be used then.
  */
 export async function authenticate(
   way: MessageWay,
@@ -95,7 +95,7 @@ export async function authenticate(
       throw new HostFailure(failure.failed, "the target did not prove that it has controllerSecret");
     await way.send(success2Message(id));
   } catch (error) {
-    // The controller ends the queue by it.
+    // The controller ends the queue when it gets this message.
     if (error instanceof HostFailure)
       await way.send(failureMessage(kind.failure2, id, error.why)).catch(() => {});
     throw error;

@@ -20,7 +20,7 @@ export const kind = {
   success2: 0x0104,
 } as const;
 
-/** Why it failed: what a failure explains. */
+/** The explanation codes of a failure. */
 export const failure = {
   failed: 1,
   protocolUnusable: 2,
@@ -40,7 +40,7 @@ const maxIds = 30;
 
 const headBytes = { negotiate: 8, challenge: 16, reply: 16, success1: 16, success2: 16, failure: 8 } as const;
 
-/** What a message is, and of which run. Undefined for one that is too short to tell. */
+/** The kind of a message and the number of its run. Undefined for a message that is too short. */
 export const kindOf = (message: Buffer): { readonly kind: number; readonly id: number } | undefined =>
   message.length < 8 ? undefined : { kind: message.readUInt16BE(0), id: message.readUInt16LE(4) };
 
@@ -70,7 +70,7 @@ export function negotiateMessage(id: number, { hashes, dhGroups }: Offer): Buffe
   return message;
 }
 
-/** What the host offers of what there is here, or why that is nothing. */
+/** The host's offers that this side supports, or the failure if it supports no offer. */
 export function parseNegotiate(message: Buffer): Offer | Failure {
   const count = message.readUInt8(7);
   if (count === 0 || message.length !== headBytes.negotiate + count * descriptorBytes) return failure.payload;
@@ -147,7 +147,7 @@ export function replyMessage(id: number, { response, challenge, dhValue }: Reply
   message[6] = length;
   message[8] = challenge === undefined ? 0 : 1;
   message.writeUInt16LE(dhValue.length, 10);
-  // 0 would say that a challenge is for a key of TLS alone.
+  // With 0 the challenge would be for a TLS key alone.
   message.writeUInt32LE(challenge?.sequence ?? nextSequence(), 12);
   response.copy(message, 16);
   challenge?.bytes.copy(message, 16 + length);
@@ -165,7 +165,7 @@ export function parseReply(
   if (message.length !== bytes || message[6] !== length || message.readUInt16LE(10) !== valueBytes)
     return failure.payload;
   const sequence = message.readUInt32LE(12);
-  // Without a number the challenge is for a key of TLS alone.
+  // Without a number the challenge is for a TLS key alone.
   const isAsked = (message.readUInt8(8) & 1) === 1 && sequence !== 0;
   return {
     response: message.subarray(16, 16 + length),

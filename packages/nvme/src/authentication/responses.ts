@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { keyFor, type NvmeHash, type Secret } from "./secret.ts";
 
-/** Who is at both ends of a queue. */
+/** The names of the two ends of a queue. */
 export interface Ends {
   readonly hostNqn: string;
   readonly subsystemNqn: string;
@@ -29,7 +29,7 @@ export const hostResponse = (transaction: Transaction, secret: Secret, challenge
 export const controllerResponse = (transaction: Transaction, secret: Secret, challenge: Challenge): Buffer =>
   response(transaction, secret, challenge, [transaction.subsystemNqn, "Controller", transaction.hostNqn]);
 
-/** Who answers, as what, and to whom. */
+/** The side that answers, its role, and its peer. */
 type Roles = readonly [own: string, role: string, peer: string];
 
 function response(
@@ -55,13 +55,13 @@ function response(
     .digest();
 }
 
-/** Without telling by its time how much is equal. */
+/** Compares in constant time: the time does not reveal how many bytes are equal. */
 export const isSame = (one: Buffer, other: Buffer): boolean =>
   one.length === other.length && timingSafeEqual(one, other);
 
 let lastSequence = randomBytes(4).readUInt32LE();
 
-/** The next number of this process. 0 says that there is no challenge. */
+/** The next number of this process. 0 means no challenge. */
 export function nextSequence(): number {
   lastSequence = lastSequence === 0xffffffff ? 1 : lastSequence + 1;
   return lastSequence;

@@ -14,7 +14,7 @@ export const digestBytes: Readonly<Record<NvmeHash, number>> = { sha256: 32, sha
 /** A secret that was read. */
 export interface Secret {
   readonly key: Buffer;
-  /** What makes the key that of one name. Undefined: the key is used as it is. */
+  /** The hash function that binds the key to one name. Undefined: the key is used as it is. */
   readonly hash: NvmeHash | undefined;
 }
 
@@ -22,7 +22,7 @@ export interface Secret {
  * Makes a secret for a host or for a subsystem, in the form of NVMe, `DHHC-1:…`: random bytes, as many as the hash
  * function gives, and a checksum. Linux takes the same form.
  *
- * @param hash what makes the key of the secret and of the name that it is for. Default: `sha256`.
+ * @param hash the function that makes the key from the secret and the name. Default: `sha256`.
  */
 export function makeSecret(hash: NvmeHash = "sha256"): string {
   if (!hashNames.includes(hash)) throw new TypeError(`makeSecret: there is no hash ${hash}`);
@@ -32,7 +32,7 @@ export function makeSecret(hash: NvmeHash = "sha256"): string {
   return `DHHC-1:0${hashNames.indexOf(hash) + 1}:${Buffer.concat([key, checksum]).toString("base64")}:`;
 }
 
-/** Undefined for what is no secret, or one that was damaged. */
+/** Undefined for text that is not a secret, or for a damaged secret. */
 export function parseSecret(text: string): Secret | undefined {
   const [, hash, base64] = /^DHHC-1:0([0-3]):([A-Za-z0-9+/]+=*):$/.exec(text) ?? [];
   if (hash === undefined || base64 === undefined) return undefined;
@@ -43,14 +43,14 @@ export function parseSecret(text: string): Secret | undefined {
   return { key, hash: hashNames[Number(hash) - 1] };
 }
 
-/** A secret in its form. The error does not show what was given. */
+/** A secret in its text form. The error does not show the given value. */
 export const secretField = checkedBy((where, name, value): Secret => {
   const secret = typeof value === "string" ? parseSecret(value) : undefined;
   if (secret !== undefined) return secret;
   throw new TypeError(`${where}: ${name} must be a secret as makeSecret gives it, DHHC-1:…, and whole`);
 });
 
-/** The key of a secret for the one who has a name: a host, or a subsystem. */
+/** The key of a secret for a named host or subsystem. */
 export function keyFor({ key, hash }: Secret, nqn: string): Buffer {
   return hash === undefined
     ? key

@@ -38,15 +38,15 @@ const maxQueues = 1024;
 
 type ConnectQueue = (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
 
-/** How much a queue may take of the target. */
+/** The limits of a queue. */
 interface QueueBounds {
   /** Memory for the data of its commands. */
   readonly maxBytes: number;
-  /** How long its host may take to prove who it is. */
+  /** How long the host may take to prove its identity. */
   readonly handshakeTimeoutMs: number;
 }
 
-/** A target as a service: its queues live as long as the streams of their hosts. */
+/** Serves a target as a service: a queue lives as long as the stream of its host. */
 export function serveCapsules(connect: ConnectQueue, bounds: QueueBounds): Implementation {
   const queues = new Map<number, CallQueue>();
   /** A queue belongs to the peer that has opened it. */
@@ -138,7 +138,7 @@ class CallQueue implements Queue {
   readonly #state = new QueueState();
   readonly #handshakeTimeoutMs: number;
   #proving: NodeJS.Timeout | undefined;
-  /** Commands that have no answer yet. A call is one, or two that are fused: identifiers do not count. */
+  /** Commands that have no answer yet. A call has one command, or two that are fused. Identifiers do not count. */
   #open = 0;
   #onGone = () => {};
 
@@ -188,7 +188,7 @@ class CallQueue implements Queue {
     this.#state.leave();
   }
 
-  /** A command whose data, either way, are in its capsules. */
+  /** A command with its data in the capsules, in both directions. */
   async execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
     const admitted = this.#begin(1);
     if (admitted === undefined) return answerOf(command, { status: status.notReady });
@@ -280,7 +280,7 @@ class CallQueue implements Queue {
     });
   }
 
-  /** The work, or the completions of commands that are at fault. Data of the second lie behind those of the first. */
+  /** The work, or the completions of faulty commands. Data of the second command follow those of the first. */
   #fusedWork(
     admitted: Admitted,
     commands: Fused,
@@ -298,8 +298,8 @@ class CallQueue implements Queue {
   }
 
   /**
-   * Gives memory to work of the device, and takes it back when the device is done. A host that gives the call up does
-   * not wait for that: its own memory is free when the handler has ended.
+   * Gives memory to work of the device, and takes it back when the device is done. A host that gives up the call does
+   * not wait for that. The host's memory is free when the handler has ended.
    */
   async #withMemory<T>(
     bytes: number,
@@ -331,11 +331,11 @@ class CallQueue implements Queue {
     return fits ? work : status.sglLength;
   }
 
-  /** Counts commands as open. Undefined where there is no room: the caller answers that it is not ready. */
+  /** Counts commands as open. Undefined if there is no room: the caller answers that it is not ready. */
   #begin(commands: number): Admitted | undefined {
     const { admitted, maxOpen } = this.#state;
     if (admitted === undefined || admitted.controller.isEnded) throw queueEnded();
-    // A host that has given up a call may use its place again before the device is done.
+    // A host that has given up a call may use the call's place again before the device is done.
     if (this.#open + commands > maxOpen) return undefined;
     this.#open += commands;
     return admitted;
@@ -355,7 +355,7 @@ class CallQueue implements Queue {
     }
   }
 
-  /** Nothing begins when the queue has ended. */
+  /** Work does not begin when the queue has ended. */
   async #run<T extends Completion | readonly Completion[]>(work: () => Promise<T>, failed: T): Promise<T> {
     const done = await this.#state.run(work, failed);
     if (done === undefined) throw queueEnded();

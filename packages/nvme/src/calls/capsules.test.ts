@@ -17,7 +17,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** A URL to listen at: of mem and shm one that nobody else has. */
+/** A URL to listen at. For mem and shm it is unique. */
 const urlOf = (scheme: string) =>
   scheme === "mem" || scheme === "shm"
     ? `${scheme}://nvme-${process.pid}-${names++}`
@@ -112,7 +112,7 @@ it("an operation that is given up frees its buffer, and is not done later", asyn
   const again = Buffer.alloc(mib);
   await disk.read(0, again);
   expect(again.equals(stamped(mib, 5))).toBe(true);
-  // What was given up was not filled later.
+  // The buffer of the abandoned read was not filled later.
   expect(into.equals(Buffer.alloc(mib, 1))).toBe(true);
 });
 
@@ -194,7 +194,7 @@ it("a target that was stopped for longer than the keep-alive time, whose timers 
   const now = performance.now.bind(performance);
   const later = vi.spyOn(performance, "now").mockImplementation(() => now() + 60_000);
   const giveUp = new AbortController();
-  // The first ends the controller. The others do not get a status that says so, but wait for another.
+  // The first command ends the controller. The others do not get a status for that, but wait for another controller.
   const writing = [0, 1, 2].map((index) =>
     disk.write(4096 * index, Buffer.alloc(4096, 1), { signal: giveUp.signal }),
   );

@@ -2,8 +2,8 @@
 const wholeBytes = 64 * 1024;
 
 /**
- * Short buffers that are cut from longer memory: memory of its own costs a buffer as much as a short command. The whole
- * is kept while one of its buffers is used, so they are for what is soon over.
+ * Short buffers that are cut from longer memory: memory of its own costs a buffer as much as a short command. One used
+ * buffer keeps the whole memory, so use them for a short time only.
  */
 export class CutBuffers {
   #whole = Buffer.alloc(0);

@@ -11,7 +11,10 @@ import { sgl, sqeBytes } from "../nvme/command.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 
-/** The longest data that a message of each transport has beside the capsule. Of others, devices: 12 KiB. */
+/**
+ * The longest data that a message of each transport has beside the capsule. Other transports, which are devices: 12
+ * KiB.
+ */
 const messageDataBytes: Readonly<Record<string, number>> = {
   mem: 28 * 1024,
   shm: 28 * 1024,
@@ -24,7 +27,7 @@ const deviceDataBytes = 12 * 1024;
 /** The longest time of a call. */
 const longestMs = 2 ** 31 - 1;
 
-/** What Connect has instead of the key of its queue. */
+/** The key in Connect, which has no queue yet. */
 const noKey = Buffer.alloc(keyBytes);
 
 /** The options of a call beside those of the client. */
@@ -87,7 +90,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
     return this.#calls + this.#ids.waiting;
   }
 
-  /** What a message takes decides, not the controller. */
+  /** The limit of a message decides, not the controller. */
   admit(): void {}
 
   async submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
@@ -99,7 +102,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
-      // The end of the peer ends its calls.
+      // The end of the peer ends the calls to it.
       return await this.#call(command, optionsOf(command, signal));
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
@@ -122,7 +125,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#markLost(reason);
   }
 
-  /** Connect: opens the stream that the queue lives by. */
+  /** Connect: opens the stream of the queue. The queue lives as long as the stream. */
   async #open(command: HostCommand): Promise<Answer> {
     const { signal } = this.#ending;
     const items = this.#client
@@ -179,7 +182,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
       );
     const capsule = this.#capsuleOf(key, command, true);
     const bytes = bufferOf(await this.#client.submit(capsule, options));
-    // A call that failed may be under way still.
+    // A failed call may still be under way.
     this.#capsules.giveBack(capsule);
     const answer = answerAt(bytes);
     if (answer.status === 0 && toHost !== undefined) {
@@ -218,7 +221,10 @@ export class CallSubmissionQueue implements SubmissionQueue {
     return capsule;
   }
 
-  /** A call that the target's access to the memory ends with, whatever its end is: then it is its owner's again. */
+  /**
+   * A call that lends memory to the target. When the call ends, the access ends too, and the memory is the owner's
+   * again.
+   */
   async #lent<A extends "read" | "write">(
     region: Region<A>,
     call: (region: Region<A>) => Promise<Uint8Array>,

@@ -12,7 +12,7 @@ export type BlockDeviceErrorCode =
   | "closed"
   /** The power of the device is off, or went off before the operation was done. */
   | "power_lost"
-  /** What the device keeps its blocks in is full. */
+  /** The storage behind the device is full. */
   | "no_space"
   /** The device does not have the operation. */
   | "unsupported"
@@ -96,7 +96,7 @@ export interface BlockDevice extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** Long operations that a device does in steps go by this length. */
+/** The length of one step of a long operation. */
 export const stepBytes = 1024 * 1024;
 
 const zeroes = Buffer.alloc(stepBytes);
@@ -212,7 +212,7 @@ export abstract class CheckedDevice implements BlockDevice {
   protected abstract flushBlocks(): Promise<void>;
   protected abstract trimBlocks(offset: number, bytes: number): Promise<void>;
 
-  /** By trims or writes, for a device that has nothing better. */
+  /** Uses trims or writes. A device with a better way overrides this. */
   protected async zeroBlocks(offset: number, bytes: number, fua: boolean, mayTrim: boolean): Promise<void> {
     if (mayTrim && this.trimsToZero) await this.trimBlocks(offset, bytes);
     else {
@@ -222,7 +222,7 @@ export abstract class CheckedDevice implements BlockDevice {
     if (fua) await this.flushBlocks();
   }
 
-  /** By reads, for a device that has nothing better. */
+  /** Uses reads. A device with a better way overrides this. */
   protected async compareBlocks(offset: number, data: Uint8Array): Promise<boolean> {
     const found = Buffer.allocUnsafe(Math.min(stepBytes, data.length));
     for (let at = 0; at < data.length; at += stepBytes) {
@@ -234,7 +234,7 @@ export abstract class CheckedDevice implements BlockDevice {
     return true;
   }
 
-  /** For a device whose changes all come through this object: they wait. */
+  /** For a device that is changed through this object alone: other changes of the range wait. */
   protected async compareAndWriteBlocks(
     offset: number,
     expected: Uint8Array,
@@ -247,7 +247,7 @@ export abstract class CheckedDevice implements BlockDevice {
     return true;
   }
 
-  /** All of it is data, for a device that does not know better. */
+  /** Reports all blocks as data. A device that knows its holes overrides this. */
   protected extentsOf(_offset: number, bytes: number): readonly Extent[] | Promise<readonly Extent[]> {
     return bytes === 0 ? [] : [{ bytes, kind: "data" }];
   }

@@ -3,15 +3,15 @@ export interface Change {
   readonly offset: number;
   readonly end: number;
   readonly isExclusive: boolean;
-  /** Resolves when no change that came before and must not be beside this one goes on. Undefined: there is none. */
+  /** Resolves when every earlier change that conflicts with this one has ended. Undefined: no change conflicts. */
   readonly turn: Promise<unknown> | undefined;
   /** Called when it ends. */
   readonly waiting: (() => void)[];
 }
 
 /**
- * The changes of a device that are under way. An exclusive one is alone on its range: it waits for those that overlap
- * and came before, and those that come after wait for it. Others overlap as they like.
+ * The changes of a device that are under way. An exclusive change is alone on its range: it waits for earlier changes
+ * that overlap, and later ones wait for it. Other changes may overlap.
  */
 export class Changes {
   readonly #underWay = new Set<Change>();

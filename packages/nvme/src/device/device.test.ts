@@ -20,7 +20,7 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 
 const newFile = () => join(folder, `disk-${files++}.img`);
 
-/** Bytes that tell their place, so that a swap of blocks is seen. */
+/** Bytes that depend on their place, so that a swap of blocks is found. */
 function stamped(length: number, seed: number): Buffer {
   const data = Buffer.alloc(length);
   for (let at = 0; at < length; at += 4) data.writeUInt32LE((at * 2_654_435_761 + seed) >>> 0, at);
@@ -101,7 +101,8 @@ describe.each(kinds)("a device on %s", (_, open) => {
     expect(await device.compareAndWrite(4096, stamped(8192, 2), stamped(8192, 3))).toBe(false);
     expect(await device.compareAndWrite(4096, stamped(8192, 1), stamped(8192, 3), { fua: true })).toBe(true);
     expect((await readAt(device, 4096, 8192)).equals(stamped(8192, 3))).toBe(true);
-    // Each adds one to what it has read, until nobody was faster. Half of them have two blocks.
+    // Each worker adds one to the value that it has read, until no other worker was faster. Half of them have two
+    // blocks.
     await device.writeZeroes(65_536, 8192);
     const add = async (length: number) => {
       for (;;) {

@@ -25,7 +25,7 @@ export class DirectBuffers {
     );
   }
 
-  /** A slot, when there is one. Its taker gives it back. */
+  /** Waits for a free slot. The caller gives the slot back. */
   async take(): Promise<Uint8Array> {
     return this.#free.pop() ?? new Promise<Uint8Array>((resolve) => this.#waiting.push(resolve));
   }

@@ -34,8 +34,9 @@ export interface LosingDevice extends BlockDevice {
 }
 
 /**
- * Puts a write cache before a device, which forgets what was not flushed when its power is cut. For tests of programs
- * that rely on flush and FUA. Nobody else may write the device. Closing closes the device too, without a flush.
+ * Puts a write cache in front of a device. The cache loses what was not flushed when its power is cut. For tests of
+ * programs that rely on flush and FUA. No other code may write the device. Closing closes the device too, without a
+ * flush.
  *
  * @throws TypeError or RangeError for options that do not fit.
  */
@@ -50,7 +51,7 @@ class PowerDevice extends CheckedDevice implements LosingDevice {
   readonly #keeps: (offset: number) => boolean;
   /** The blocks that are not durable, by their offset; the oldest first. */
   #cache = new Map<number, Buffer>();
-  /** Counts the cuts: an operation that finds another number than at its start has lost. */
+  /** Counts the cuts. An operation fails if the count has changed since it began. */
   #cuts = 0;
   #isPowered = true;
   /** Transfers to the device run one after another, so that an older block never replaces a newer one. */
@@ -88,7 +89,7 @@ class PowerDevice extends CheckedDevice implements LosingDevice {
 
   protected override async readBlocks(offset: number, into: Uint8Array): Promise<void> {
     await this.#powered("read", async () => {
-      // What leaves the cache while the device reads is on the device before: those blocks are looked up first.
+      // The cache is searched before the device is read: a block may leave the cache during the read.
       const cached = this.#blocksOf(offset, into.length).flatMap((at) => {
         const block = this.#cache.get(at);
         return block === undefined ? [] : [[at, block] as const];

@@ -28,7 +28,8 @@ export function memoryDevice(options: DeviceOptions): BlockDevice {
 }
 
 /**
- * A device that keeps nothing: it reads as zeroes and drops what is written. It shows what the ways to a disk cost.
+ * A device that keeps no data: it reads as zeroes and drops what is written. Use it to measure the cost of the path to
+ * a disk.
  *
  * @throws TypeError or RangeError for options that do not fit.
  */

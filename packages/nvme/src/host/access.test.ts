@@ -16,7 +16,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** A target with a device of its own, which tells by its blocks what the path carried. */
+/** A target with a device of its own. The blocks of the device show what the path carried. */
 async function serve(access: NvmeAccess) {
   const device = memoryDevice({ bytes });
   const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const, access }];

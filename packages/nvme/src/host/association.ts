@@ -15,32 +15,32 @@ import { status } from "../nvme/status.ts";
 import { accessLogLength, parseAccessLog } from "./access-log.ts";
 import { type Answer, type HostCommand, QueueLostError, type SubmissionQueue } from "./submission-queue.ts";
 
-/** Who a host is, and which subsystem it wants. */
+/** The identity of a host, and the subsystem that it connects to. */
 export interface Identity {
   readonly hostNqn: string;
   /** 16 bytes. */
   readonly hostId: Buffer;
   readonly nqn: string;
-  /** By which it proves that. */
+  /** The secrets that prove the identity. */
   readonly secrets?: HostSecrets | undefined;
 }
 
 export interface AssociationOptions {
   readonly identity: Identity;
-  /** How many I/O queues; none for the discovery service. */
+  /** The number of I/O queues; 0 for the discovery service. */
   readonly queues: number;
   /** Commands under way in one I/O queue. */
   readonly queueDepth: number;
-  /** 0: none. */
+  /** 0: no keep-alive. */
   readonly keepAliveMs: number;
-  /** Called when the access to a namespace may be another. */
+  /** Called when the access to a namespace may have changed. */
   readonly accessChanged?: (() => void) | undefined;
 }
 
 /** Opens a queue of a transport with so many entries. */
 export type OpenQueue = (entries: number) => Promise<SubmissionQueue>;
 
-/** What a namespace says about itself. */
+/** The properties of a namespace. */
 export interface NamespaceFacts {
   readonly nsid: number;
   readonly bytes: number;
@@ -57,21 +57,21 @@ export interface Abilities {
   readonly compare: boolean;
   readonly trim: boolean;
   readonly writeZeroes: boolean;
-  /** How many blocks one compare-and-write may have; 0 where there is none. */
+  /** How many blocks one compare-and-write may have; 0 if the controller does not support it. */
   readonly fusedBlocks: number;
 }
 
 const adminEntries = 32;
 const enabled = 0x00460001;
 const shutDown = 0x00464001;
-/** The longest transfer that is asked for, whatever the controller takes. */
+/** The longest transfer that the host asks for, even where the controller takes more. */
 const longestTransferBytes = 1024 * 1024;
 /** How long a controller may take to shut down. */
 const shutdownMs = 2000;
 
 /**
- * What a target says that is told to end another controller. `unknown`: it never had it, so that it is another target.
- * `undecided`: it can not tell.
+ * The answer of a target to the request to end another controller. `unknown`: the target never had the controller, so
+ * it is another target. `undecided`: the target does not know.
  */
 export type EndOfOther = "ended" | "unknown" | "undecided";
 
@@ -90,7 +90,7 @@ export class Association {
   #markLost: (reason: Error) => void = () => {};
   /** The controller's instance, by which another controller may end it. */
   #instance: ControllerInstance | undefined;
-  /** The target does nothing of it any more: it has said so. */
+  /** The target has confirmed that it does no more work for this association. */
   isQuiet = false;
   #maxTransferBytes = longestTransferBytes;
   #abilities: Abilities = { compare: false, trim: false, writeZeroes: false, fusedBlocks: 0 };
@@ -98,7 +98,7 @@ export class Association {
   /** How long the log of access is. 0: the controller has none. */
   #accessLogBytes = 0;
   #accesses: ReadonlyMap<number, NvmeAccess> = new Map();
-  /** The log is read by one at a time, so that what is known is the newest. */
+  /** Reads of the log run one after another, so that the newest state is kept. */
   #learning = Promise.resolve();
 
   private constructor(adminQueue: SubmissionQueue, options: AssociationOptions) {
@@ -132,7 +132,7 @@ export class Association {
     return this.#reason !== undefined;
   }
 
-  /** When it ended, by this process's clock. */
+  /** The time when the association ended, by this process's clock. */
   get lostMs(): number {
     return this.#lostMs;
   }
@@ -150,12 +150,12 @@ export class Association {
     return this.#namespaces;
   }
 
-  /** How the controller reaches a namespace. One that does not tell reaches all. */
+  /** How the controller reaches a namespace. A controller without a log of access reaches all namespaces. */
   accessOf(nsid: number): NvmeAccess {
     return this.#accesses.get(nsid) ?? (this.#accessLogBytes === 0 ? "optimized" : "inaccessible");
   }
 
-  /** Takes the state for which a command was refused, until the log has another. */
+  /** Keeps the state that a refused command reported, until the log has another state. */
   takeAccess(nsid: number, access: NvmeAccess): void {
     if (this.#accessLogBytes === 0 || this.accessOf(nsid) === access) return;
     this.#accesses = new Map([...this.#accesses, [nsid, access]]);
@@ -167,7 +167,7 @@ export class Association {
     return this.#queues.reduce((sum, queue) => sum + queue.underWay, 0);
   }
 
-  /** Gives a command to the I/O queue with the fewest. @throws as `SubmissionQueue.submit`. */
+  /** Gives a command to the I/O queue with the fewest commands. @throws as `SubmissionQueue.submit`. */
   submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
     let [best] = this.#queues;
     for (const queue of this.#queues) if (best === undefined || queue.underWay < best.underWay) best = queue;
@@ -190,7 +190,10 @@ export class Association {
     return data;
   }
 
-  /** Has the target end what it has of an association that was lost, and wait until its devices are done with it. */
+  /**
+   * Asks the target to end a lost association, and to wait until its devices have finished the work of that
+   * association.
+   */
   async endOther(other: Association): Promise<EndOfOther> {
     if (this.#instance === undefined || other.#instance === undefined) return "undecided";
     const { controllerId, uniquifier, random } = other.#instance;
@@ -204,7 +207,7 @@ export class Association {
       const result = await this.#command("Cross-Controller Reset", {
         entry: newEntry(admin.endOther, 0, words),
       });
-      // Bit 0: it has ended. Without, it will end, and only a log of the controller would tell when.
+      // Bit 0: the controller has ended. Without it the controller ends later, and only a log would report when.
       return (result & 1n) === 1n ? "ended" : "undecided";
     } catch (error) {
       if (!(error instanceof StatusError)) throw error;
@@ -212,7 +215,7 @@ export class Association {
     }
   }
 
-  /** Ends it at once. */
+  /** Ends the association at once. */
   end(reason: Error): void {
     if (this.#reason !== undefined) return;
     this.#reason = reason;
@@ -222,7 +225,7 @@ export class Association {
     this.#markLost(reason);
   }
 
-  /** Tells the controller to flush and to end. */
+  /** Asks the controller to flush and to end. */
   async shutDown(): Promise<void> {
     if (this.#reason === undefined) {
       const told = this.#setConfiguration(shutDown).catch(() => {});
@@ -254,7 +257,7 @@ export class Association {
       compare: (optional & 1) !== 0,
       trim: (optional & 4) !== 0,
       writeZeroes: (optional & 8) !== 0,
-      // It takes two places of a queue at once.
+      // A compare-and-write takes two places of a queue at once.
       fusedBlocks:
         (controller.readUInt16LE(522) & 1) !== 0 && entries > 2 ? controller.readUInt16LE(532) + 1 : 0,
     };
@@ -316,7 +319,7 @@ export class Association {
     return result & 0xffff;
   }
 
-  /** Proves who this host is, where the controller asks for it in the result of Connect. */
+  /** Proves the identity of this host, if the controller asks for it in the result of Connect. */
   async #prove(queue: SubmissionQueue, queueId: number, connected: number): Promise<void> {
     const { secrets, hostNqn, nqn } = this.#options.identity;
     if ((connected & authenticationWanted.secureChannel) !== 0)
@@ -361,7 +364,7 @@ export class Association {
       for (let at = 0; at < 4096; at += 4) {
         const nsid = list.readUInt32LE(at);
         if (nsid === 0) return found;
-        // Anything else than rising numbers would go on for ever.
+        // A list without rising numbers would never end.
         if (nsid <= last) throw new Error("the controller lists namespaces in no order");
         last = nsid;
         const facts = factsOf(nsid, await this.#identify(0, nsid), await this.#uuidOf(nsid));
@@ -370,7 +373,7 @@ export class Association {
     }
   }
 
-  /** The UUID that the namespace has. Controllers may not know the question. */
+  /** The UUID of the namespace. Some controllers do not support the request. */
   async #uuidOf(nsid: number): Promise<string | undefined> {
     const list = await this.#identify(3, nsid).catch((error: unknown) => {
       if (error instanceof StatusError) return undefined;

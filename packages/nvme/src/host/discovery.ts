@@ -1,6 +1,6 @@
 import type { Association } from "./association.ts";
 
-/** What a discovery service says of a subsystem: one record for each address. */
+/** A record of a discovery service: one address of a subsystem. */
 export interface DiscoveredSubsystem {
   readonly nqn: string;
   readonly transport: "tcp" | "rdma" | "other";
@@ -10,12 +10,12 @@ export interface DiscoveredSubsystem {
 }
 
 const recordBytes = 1024;
-/** More records than a service may have: one that lists more is not read on. */
+/** The limit of records. A service that lists more is not read further. */
 const maxRecords = 4096;
 /** SUBTYPE of a subsystem with namespaces. */
 const nvmSubsystem = 2;
 
-/** Reads the log of a discovery service. @throws Error for a log that is none. */
+/** Reads the log of a discovery service. @throws Error for a malformed log. */
 export async function readDiscoveryLog(
   association: Pick<Association, "log">,
 ): Promise<readonly DiscoveredSubsystem[]> {

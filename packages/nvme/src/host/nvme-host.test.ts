@@ -67,7 +67,7 @@ function heldWrites(device: BlockDevice) {
   return { spy, held, release };
 }
 
-/** Targets know no Cross-Controller Reset, as those of others. */
+/** Targets do not support Cross-Controller Reset, as targets of other projects. */
 function withoutEndOther(): void {
   const execute = Controller.prototype.execute;
   vi.spyOn(Controller.prototype, "execute").mockImplementation(function (this: Controller, command) {
@@ -241,7 +241,7 @@ describe("an operation that is given up", () => {
     const controller = new AbortController();
     const writing = disk.write(0, stamped(4096, 1), { signal: controller.signal });
     await expect.poll(() => held.length).toBe(1);
-    // One waits for a place in the queue.
+    // One write waits for a place in the queue.
     const waiting = disk.write(4096, stamped(4096, 2), { signal: controller.signal });
     controller.abort(new Error("enough"));
     await expect(writing).rejects.toThrow("enough");
@@ -251,7 +251,7 @@ describe("an operation that is given up", () => {
     held[0]?.();
     await flushed;
     expect(host.stats()).toMatchObject({ underWay: 0, repeated: 0 });
-    // The one that waited was never sent.
+    // The write that waited was never sent.
     expect(await device.compare(4096, Buffer.alloc(4096))).toBe(true);
   });
 
@@ -310,7 +310,7 @@ describe("a path that is lost", () => {
     way.cut();
     expect((await readOf(disk, 0, 4096)).equals(Buffer.alloc(4096))).toBe(true);
     await disk.flush();
-    // Without keep-alive only the first path can tell that the write of before cannot come any more.
+    // Without keep-alive only the first path can confirm that the earlier write does not happen any more.
     expect([held.length, isWritten]).toEqual([1, false]);
     held[0]?.();
     way.mend();
@@ -487,7 +487,7 @@ it("lists what a discovery service has for a host", async () => {
   );
 });
 
-/** A target that is right until a command of the I/O queue comes, which `answer` answers. */
+/** A correct target until a command of the I/O queue comes, which `answer` answers. */
 async function hostileTarget(digests: Digests, answer: (send: Send, id: number) => void) {
   const { port } = await serve();
   let queues = 0;

@@ -54,7 +54,7 @@ export interface NvmeConnectionOptions {
   readonly hostNqn?: string | undefined;
   /** A digest over each header. Default: false. */
   readonly headerDigest?: boolean | undefined;
-  /** A digest over data: those that TCP's checksum misses are found. Default: false. */
+  /** A digest over data: it finds errors that TCP's checksum misses. Default: false. */
   readonly dataDigest?: boolean | undefined;
   /** How long a connection, and the answer to a command, may take, in milliseconds. Default: 30,000. */
   readonly timeoutMs?: number | undefined;
@@ -65,17 +65,17 @@ export interface NvmeHostOptions extends NvmeConnectionOptions {
   /** The NQN of the subsystem. */
   readonly nqn: string;
   /**
-   * Ways to it, from 1 to 16. The first that is connected carries all commands; the others take over. Where targets tell
-   * how they reach a namespace, it is the first of the best.
+   * Paths to the subsystem, from 1 to 16. The first connected path carries all commands; the others take over. If
+   * targets report how they reach a namespace, the host takes the first of the best paths.
    */
   readonly paths: readonly NvmePath[];
-  /** I/O queues of each path: connections beside that of the admin queue, at most 64. Default: 1. */
+  /** I/O queues of each path: connections beside the one of the admin queue, at most 64. Default: 1. */
   readonly queues?: number | undefined;
   /** Commands under way in a queue, at most 1,023. More wait at the host. The target may allow fewer. Default: 64. */
   readonly queueDepth?: number | undefined;
   /**
-   * For how long a target keeps what it has of a host that is silent, in milliseconds. The host speaks twice in that
-   * time. 0: for ever. Default: 10,000.
+   * How long a target keeps the association of a silent host, in milliseconds. The host sends two keep-alive commands
+   * in that time. 0: the target keeps the association for ever. Default: 10,000.
    */
   readonly keepAliveMs?: number | undefined;
   /** How long to wait before a path that was lost, or could not be connected, is tried again. Default: 1,000. */
@@ -83,11 +83,11 @@ export interface NvmeHostOptions extends NvmeConnectionOptions {
   /** How long operations wait when no path is connected, in milliseconds. Default: 60,000. */
   readonly lossTimeoutMs?: number | undefined;
   /**
-   * The secret of this host, as `makeSecret` gives it: it is proved to targets that ask for it, by DH-HMAC-CHAP. Such
-   * targets know `hostNqn`.
+   * The secret of this host, as `makeSecret` gives it. The host proves it by DH-HMAC-CHAP to targets that ask for it.
+   * Such targets know `hostNqn`.
    */
   readonly secret?: string | undefined;
-  /** The secret of the subsystem. A target that does not prove that it has it is not used. It takes `secret`, too. */
+  /** The secret of the subsystem. A target that does not prove this secret is not used. It needs `secret` as well. */
   readonly controllerSecret?: string | undefined;
 }
 
@@ -96,11 +96,11 @@ export interface NvmePathStats {
   /** `HOST:PORT`, or a URL. */
   readonly address: string;
   readonly isConnected: boolean;
-  /** How often it was connected. */
+  /** How often the path was connected. */
   readonly connects: number;
-  /** Why it was lost, or could not be connected, the last time. */
+  /** Why the path was lost, or could not be connected, the last time. */
   readonly lastError: Error | undefined;
-  /** How it reaches each namespace, by the namespace's number. Empty where it is not connected. */
+  /** How the path reaches each namespace, by the namespace's number. Empty if the path is not connected. */
   readonly access: Readonly<Record<number, NvmeAccess>>;
 }
 
@@ -140,7 +140,7 @@ const connectionFields = {
   timeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
 } satisfies FieldsOf<NvmeConnectionOptions>;
 
-/** They are read when they are checked. */
+/** Secrets are parsed when they are checked. */
 const secretFields = { secret: secretField, controllerSecret: secretField };
 
 const fields = {
@@ -154,7 +154,7 @@ const fields = {
   lossTimeoutMs: milliseconds({ low: 0, fallback: 60_000 }),
 } satisfies FieldsOf<Omit<NvmeHostOptions, keyof typeof secretFields>>;
 
-/** How often a command is repeated whose target answers that it may be. */
+/** How often a command is repeated if the target's answer allows it. */
 const maxRepetitions = 5;
 /** Doubled each time. */
 const repetitionPauseMs = 10;
@@ -164,12 +164,12 @@ const transientStatuses = new Set([0x06, 0x07, 0x08, 0x19, 0x22, 0x82]);
 const mayRepeat = ({ status, doNotRetry }: Answer): boolean =>
   !doNotRetry && (transientStatuses.has(status) || status >>> 8 === 3);
 
-/** A way to the subsystem, and what it has come to. */
+/** A path to the subsystem, and its state. */
 interface Path {
   readonly address: string;
   readonly open: OpenQueue;
   association: Association | undefined;
-  /** Those that were lost and that the target may still do commands of. */
+  /** Lost associations whose commands the target may still execute. */
   formers: readonly Association[];
   connects: number;
   lastError: Error | undefined;
@@ -177,23 +177,25 @@ interface Path {
 
 type OpenPath = Path & { readonly association: Association };
 
-/** An association that was lost with a change under way. Its target may do the change until it is quiet. */
+/**
+ * An association that was lost with a change under way. The target may do the change until the association is quiet.
+ */
 interface Doubt {
   readonly association: Association;
-  /** When the target has ended the association for silence, by this process's clock. */
+  /** The time when the target has ended the silent association, by this process's clock. */
   readonly untilMs: number;
 }
 
 /**
- * A host of NVMe over Fabrics: it connects to a subsystem and has its namespaces as devices. It connects again what it
- * has lost, and sends again what had no answer.
+ * A host of NVMe over Fabrics: it connects to a subsystem and offers its namespaces as devices. The host connects lost
+ * paths again, and sends commands without an answer again.
  *
  * A read, a flush and a comparison are repeated at once, on any path. A write, zeroes and a trim that were sent may be
- * under way in a target that the host has lost. They are repeated with the same data in the same place, before their
- * promise resolves, and only when the target cannot do the first one afterwards. The target has said so: the host tells
- * it by Cross-Controller Reset to end what was lost, on that path or on another. Or twice the keep-alive time has gone,
- * after which it has ended the silent host; with `keepAliveMs: 0` it never does. A compare-and-write that was sent is
- * never repeated.
+ * under way in a target that the host has lost. The host repeats such a change with the same data in the same place,
+ * before its promise resolves. The host repeats a change only when the target cannot do the first one afterwards. It is
+ * sure of that when the target confirms a Cross-Controller Reset of the lost association, on that path or on another.
+ * It is sure of it also after twice the keep-alive time: the target has ended the silent host by then. With
+ * `keepAliveMs: 0` a target never ends a silent host. A compare-and-write that was sent is never repeated.
  */
 export class NvmeHost implements AsyncDisposable {
   readonly #resolved: ReturnType<typeof resolveHost>;
@@ -260,7 +262,7 @@ export class NvmeHost implements AsyncDisposable {
   /**
    * Asks a discovery service for the subsystems that this host may use. Targets have it at their own port or at 8009.
    *
-   * @throws TypeError or RangeError for options that do not fit. Error where it cannot be asked.
+   * @throws TypeError or RangeError for options that do not fit. Error if the service cannot be reached.
    */
   static async discover(
     options: NvmeAddress & NvmeConnectionOptions,
@@ -309,7 +311,7 @@ export class NvmeHost implements AsyncDisposable {
   }
 
   /**
-   * Waits for the operations under way, and tells the target to flush and to end. Operations that wait for a path fail.
+   * Waits for the operations under way, and asks the target to flush and to end. Operations that wait for a path fail.
    * A second call waits for the first.
    */
   close(): Promise<void> {
@@ -335,7 +337,7 @@ export class NvmeHost implements AsyncDisposable {
     return keepAliveMs === 0 ? lossTimeoutMs : 2 * keepAliveMs;
   }
 
-  /** Connects a path again and again until the host closes. Tells how the first time went. */
+  /** Connects a path again and again until the host closes. Reports the outcome of the first attempt. */
   #begin(path: Path, connected: () => void, failed: (error: Error) => void): void {
     const { reconnectMs } = this.#resolved;
     const { signal } = this.#closing;
@@ -358,7 +360,7 @@ export class NvmeHost implements AsyncDisposable {
           if (!signal.aborted) path.lastError = error as Error;
           failed(error as Error);
         }
-        // A target that accepts and ends at once is not asked without a pause.
+        // The host pauses before it retries a target that accepts a connection and ends it at once.
         if (performance.now() - startedMs < reconnectMs)
           await pause(reconnectMs, undefined, { signal }).catch(() => {});
       }
@@ -366,12 +368,12 @@ export class NvmeHost implements AsyncDisposable {
     this.#loops = [...this.#loops, loop()];
   }
 
-  /** Whether commands of a lost association may be done still, and anybody waits for that to be over. */
+  /** Whether the target may still execute commands of a lost association. */
   #mayGoOn({ isQuiet, lostMs }: Association): boolean {
     return !isQuiet && performance.now() - lostMs < this.#doubtMs;
   }
 
-  /** Has a target that is connected by another path end what it has of a lost association. */
+  /** Asks a target on another path to end a lost association. */
   async #endOverOthers(path: Path, lost: Association): Promise<void> {
     for (const { association } of this.#paths.filter((other) => other !== path && isOpen(other))) {
       const outcome = await association?.endOther(lost).catch(() => "undecided");
@@ -383,8 +385,8 @@ export class NvmeHost implements AsyncDisposable {
   }
 
   /**
-   * Has the target at the end of a path end what it has of those before. A target that does not know them has taken the
-   * place of another, which is gone.
+   * Asks the target of a path to end the former associations. A target that does not know them has replaced another
+   * one, which is gone.
    */
   async #endFormers(path: Path, association: Association): Promise<void> {
     for (const former of path.formers)
@@ -411,7 +413,7 @@ export class NvmeHost implements AsyncDisposable {
     throw new Error(fault);
   }
 
-  /** The first association says what there is. The later ones must have the same. Undefined where all is well. */
+  /** The first association defines the namespaces. Later associations must have the same. Undefined if they do. */
   #know(association: Association): string | undefined {
     const { namespaces, abilities, maxTransferBytes } = association;
     if (this.#maxTransferBytes === 0) {
@@ -502,7 +504,7 @@ export class NvmeHost implements AsyncDisposable {
           `no target has ended what was lost ${lossTimeoutMs} ms ago${isInDoubt}`,
         );
       if (path === undefined) {
-        // One that is being lost says so at once.
+        // A path that is about to be lost fails at once.
         const connected = this.#paths.find(isOpen);
         const isLosing = this.#paths.some(({ association }) => association !== undefined);
         endMs = (connected !== undefined ? startedMs : isLosing ? nowMs : this.#lostMs) + lossTimeoutMs;
@@ -554,5 +556,5 @@ function resolveHost(options: NvmeHostOptions) {
 
 const randomNqn = (): string => `nqn.2014-08.org.nvmexpress:uuid:${randomUUID()}`;
 
-/** Made of the NQN: a host that connects again, by whatever process, is known as the same. */
+/** The host ID is made from the NQN: a host that connects again from another process keeps it. */
 const hostIdOf = (hostNqn: string): Buffer => createHash("sha256").update(hostNqn).digest().subarray(0, 16);

@@ -27,10 +27,11 @@ export interface NvmeNamespace extends BlockDevice {
   read(offset: number, into: Uint8Array, options?: NvmeOperationOptions): Promise<void>;
   write(offset: number, data: Uint8Array, options?: WriteOptions & NvmeOperationOptions): Promise<void>;
   /**
-   * As that of every device, and no write of another host comes between: the target does both at once. It is not
-   * repeated when its path is lost after it was sent. Then it rejects with `io`, and the target may have done it.
+   * As `compareAndWrite` of every device. The target does both at once, so that no write of another host comes between.
+   * The host does not repeat the operation when its path is lost after it was sent. Then it rejects with `io`, and the
+   * target may have done it.
    *
-   * A target may not have it (`unsupported`), or take fewer blocks (`out_of_range`). It takes two places of a queue.
+   * A target may not support it (`unsupported`), or take fewer blocks (`out_of_range`). It takes two places of a queue.
    */
   compareAndWrite(
     offset: number,
@@ -41,12 +42,12 @@ export interface NvmeNamespace extends BlockDevice {
 }
 
 /**
- * What a command that was sent and has no answer may have done, and so when it is sent again. `none`: nothing, at once.
- * `same`: what its repetition does as well, when the first cannot come any more. `unique`: never.
+ * The effect of a command that was sent and has no answer decides when it is sent again. `none`: at once. `same`: when
+ * the target cannot do the first one any more. `unique`: never.
  */
 export type Effect = "none" | "same" | "unique";
 
-/** Does a command on whatever path there is, again where that is safe. */
+/** Executes a command on the best path, and repeats it where that is safe. */
 export type Execute = (
   command: HostCommand,
   options: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
@@ -168,7 +169,7 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
     return true;
   }
 
-  /** Does all parts at the same time, and is done with the buffer when all have ended. */
+  /** Does all parts at the same time. The buffer is free when all parts have ended. */
   async #inParts(
     whole: Uint8Array,
     partBytes: number,

@@ -4,11 +4,11 @@ export interface HostCommand {
   readonly entry: Buffer;
   /** Data for the controller. */
   readonly fromHost?: Uint8Array;
-  /** Where the controller's data go: they fill it. */
+  /** The buffer that the controller's data fill. */
   readonly toHost?: Uint8Array;
   /** The second command of a fused operation, which is sent right behind this one. It has data of the same length. */
   readonly second?: HostCommand;
-  /** It has no answer until something happens, however late: a request for events. */
+  /** The command, a request for events, may wait for its answer without a limit. */
   readonly isPatient?: boolean;
 }
 
@@ -23,7 +23,7 @@ export interface Answer {
   readonly second?: Answer;
 }
 
-/** The answer that a completion of 16 bytes says. */
+/** The answer in a completion of 16 bytes. */
 export function answerAt(bytes: Buffer, at = 0): Answer {
   const field = bytes.readUInt16LE(at + 14);
   const hasResult = bytes.readUInt32LE(at) !== 0 || bytes.readUInt32LE(at + 4) !== 0;
@@ -38,7 +38,7 @@ export function answerAt(bytes: Buffer, at = 0): Answer {
 export interface SubmissionQueue {
   /** Commands that wait for their answer or for a place. */
   readonly underWay: number;
-  /** Learns how long data may be in the capsule of a command, as the controller says it of I/O queues. */
+  /** Sets how long data may be in the capsule of a command, as the controller reports for I/O queues. */
   admit(inCapsuleBytes: number): void;
   /** Resolves with the reason when the queue has ended. */
   readonly lost: Promise<Error>;
@@ -49,7 +49,7 @@ export interface SubmissionQueue {
    * @throws QueueLostError, or the reason of the signal. A command that was aborted may be done nevertheless.
    */
   submit(command: HostCommand, signal?: AbortSignal): Promise<Answer>;
-  /** Ends the queue. What its peer has not taken is not sent any more. */
+  /** Ends the queue. Data that the peer has not taken are dropped. */
   end(reason: Error): void;
 }
 
@@ -65,14 +65,14 @@ export class QueueLostError extends Error {
   }
 }
 
-/** The identifiers of a queue's commands: as many as it takes at the same time. Takers come in order. */
+/** The identifiers of a queue's commands: as many as it takes at the same time. Callers are served in order. */
 export class CommandIds {
   readonly #free: number[];
   readonly #waiting = new Set<{
     readonly resolve: (id: number) => void;
     readonly reject: (error: unknown) => void;
   }>();
-  /** Who takes two. */
+  /** The queue of callers that take two. */
   #pairs: Promise<unknown> = Promise.resolve();
   #failure: Error | undefined;
 
@@ -84,7 +84,7 @@ export class CommandIds {
     return this.#waiting.size;
   }
 
-  /** An identifier when there is one. The taker gives it back. */
+  /** Waits for a free identifier. The caller gives it back. */
   take(signal?: AbortSignal): number | Promise<number> {
     const id = this.#waiting.size === 0 ? this.#free.pop() : undefined;
     if (id !== undefined) return id;
@@ -110,7 +110,10 @@ export class CommandIds {
     });
   }
 
-  /** Two identifiers, of at least two. Takers of two come one by one: if each held one, they would wait for ever. */
+  /**
+   * Takes two identifiers; there must be at least two. Callers take a pair one after another: two that held one each
+   * would wait for ever.
+   */
   takeTwo(signal?: AbortSignal): Promise<readonly [number, number]> {
     const pair = this.#pairs.then(async () => {
       const first = await this.take(signal);
@@ -134,7 +137,7 @@ export class CommandIds {
     next?.resolve(id);
   }
 
-  /** Ends those who wait, and those who would. */
+  /** Fails the waiting callers and later ones. */
   fail(error: Error): void {
     this.#failure = error;
     for (const waiting of [...this.#waiting]) waiting.reject(error);

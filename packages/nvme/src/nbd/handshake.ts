@@ -26,7 +26,7 @@ const allocationName = "base:allocation";
 
 /**
  * The fixed newstyle handshake, the server's side. With certificates it is what the protocol calls FORCEDTLS: every
- * option before TLS is refused, so nothing is agreed on that somebody on the network path could have sent.
+ * option before TLS is refused, so that an attacker on the network path cannot set an option.
  */
 export class Handshake {
   readonly #channel: Channel;
@@ -52,7 +52,7 @@ export class Handshake {
     channel.writer.write([greeting]);
     const clientFlags = (await channel.reader.read(4))?.readUInt32BE(0);
     if (clientFlags === undefined || (clientFlags & ~flags) !== 0) return undefined;
-    // Such a client has no option that could ask for TLS.
+    // Such a client cannot ask for TLS.
     if (channel.tls === "required" && (clientFlags & handshakeFlag.fixedNewstyle) === 0) return undefined;
     for (;;) {
       const head = await channel.reader.read(16);
@@ -76,7 +76,7 @@ export class Handshake {
     }
   }
 
-  /** Answers an option, and says what follows. */
+  /** Answers an option, and returns the next step. */
   #answer(number: number, data: Buffer): "next" | "go" | "end" | "tls" {
     if (number === option.abort) {
       this.#reply(number, optionReply.ack);
@@ -198,7 +198,7 @@ export class Handshake {
   }
 }
 
-/** The fields of an option, one after another. Those that are not there are 0 or empty, and `isWhole` is false. */
+/** The fields of an option, one after another. Missing fields are 0 or empty, and `isWhole` is false. */
 class Fields {
   readonly #data: Buffer;
   #at = 0;

@@ -59,7 +59,7 @@ export interface Chunk {
   readonly payload: Buffer;
 }
 
-/** A client that sends what it is told and reads what comes. */
+/** A client that sends the messages of a test and reads the answers. */
 export class NbdClient {
   #socket: Socket;
   #reader: ByteReader;

@@ -11,14 +11,17 @@ import { type RequestCounts, Transmission } from "./transmission.ts";
 
 /** The options of `serveNbd`. */
 export interface NbdOptions extends ConnectionLimits {
-  /** The name of the export. Clients that name none get it, too. Default: `disk`. */
+  /** The name of the export. Clients that give no name get it, too. Default: `disk`. */
   readonly name?: string | undefined;
   /**
    * The path of a Unix socket, which this user alone may open. Default: `disk.sock` in a new folder of the system's
    * folder for temporary files, unless `port` is given.
    */
   readonly path?: string | undefined;
-  /** Listens at a TCP port instead; 0 takes a free one. Without `tls` everybody who reaches it is served. Default: none. */
+  /**
+   * Listens at a TCP port instead; 0 takes a free one. Without `tls` every client that reaches it is served. Default:
+   * none.
+   */
   readonly port?: number | undefined;
   /** The address to listen at, beside `port`. Default: `127.0.0.1`. */
   readonly host?: string | undefined;

@@ -133,7 +133,7 @@ describe("TLS of NBD", () => {
 });
 
 describe("plain text after STARTTLS", () => {
-  /** What somebody on the network path would have the server take for the client's. */
+  /** Bytes that an attacker on the network path injects for the server. */
   const injected = Buffer.concat([
     optionMessage(option.structuredReply),
     goMessage("disk"),
@@ -226,7 +226,7 @@ describe("a client's certificate", () => {
     ["that is revoked", revoked],
   ])("%s lets nobody in", async (_, pair) => {
     const { uri, server } = await serve({ tls: judging });
-    // TLS 1.3 tells a client nothing before it has read something.
+    // A client of TLS 1.3 learns of the refusal only when it reads.
     const open = NbdClient.open(uri, { tls: { ...trusting, ...pair } });
     await expect(open).rejects.toThrow();
     const older = { ...trusting, ...pair, maxVersion: "TLSv1.2" } as const;

@@ -25,12 +25,14 @@ export const tlsFields = {
   crl: pem(),
 } satisfies FieldsOf<NbdTlsOptions>;
 
-/** Makes TLS of connections in their middle, and judges their clients. */
+/** Upgrades open connections to TLS, and verifies their clients. */
 export class TlsUpgrade {
   readonly #where: string;
   readonly #sources: Resolved<typeof tlsFields>;
   #options: TlsOptions = {};
-  /** Servers without a handshake. A server does not tell which connection an event is of, so it has one at a time. */
+  /**
+   * Servers without a handshake. The event of a server does not name its connection, so each server has one at a time.
+   */
   #servers: Server[] = [];
 
   /** @throws as `reload`. */
@@ -56,11 +58,13 @@ export class TlsUpgrade {
     this.#options = options;
   }
 
-  /** The connection behind TLS, when the client has proven what it must. Undefined where it has not, or has gone. */
+  /**
+   * The connection over TLS, when the client's proof is complete. Undefined if the proof fails or the client has gone.
+   */
   async accept(socket: Duplex): Promise<Duplex | undefined> {
-    // It would tell nothing any more.
+    // A destroyed socket emits no more events.
     if (socket.destroyed) return undefined;
-    // Those made before a reload are let go with their array.
+    // A reload replaces the array, and so drops the servers with the former certificates.
     const servers = this.#servers;
     const server = servers.pop() ?? serverOf(this.#options);
     return new Promise((resolve) => {
@@ -87,7 +91,7 @@ export class TlsUpgrade {
     if (ca === undefined && crl !== undefined)
       throw new TypeError(`${where}: tls.crl has no effect without ca`);
     const authorities = ca?.();
-    // With no authority at all, Node would trust those of the system.
+    // Without any authority, Node would trust those of the system.
     if (authorities?.every((one) => !one.includes("-----BEGIN")))
       throw new TypeError(`${where}: tls.ca has no certificate in PEM`);
     return {
@@ -95,11 +99,11 @@ export class TlsUpgrade {
       key: [...key()],
       ...(authorities === undefined ? {} : { ca: [...authorities], requestCert: true }),
       ...(crl === undefined ? {} : { crl: [...crl()] }),
-      // Said aloud: the environment can turn the default off.
+      // This is explicit, since the environment can turn the default off.
       rejectUnauthorized: true,
-      // NBD asks for it.
+      // NBD requires it.
       minVersion: "TLSv1.2",
-      // A ticket would carry the trust of the moment when it was made.
+      // A ticket would keep the trust of an earlier moment.
       secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
       // The time limit is that of NBD's handshake.
       handshakeTimeout: maxTimeoutMs,
@@ -107,5 +111,5 @@ export class TlsUpgrade {
   }
 }
 
-/** It loads at first use: a server without certificates does without it. */
+/** `node:tls` loads at first use: a server without certificates does not need it. */
 const serverOf = (options: TlsOptions): Server => process.getBuiltinModule("node:tls").createServer(options);

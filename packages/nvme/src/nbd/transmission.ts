@@ -20,12 +20,12 @@ import {
 const pieceBytes = 256 * 1024;
 /** Requests of one connection that are under way. The connection is not read while there are as many. */
 const maxRequests = 256;
-/** The longest part of a disk whose status one answer tells. */
+/** The longest part of a disk whose status one answer reports. */
 const maxStatusBytes = 1024 * 1024 * 1024;
 const maxExtents = 1024;
 const chunkHeadBytes = 20;
 
-/** What the client knows a request by: the upper and the lower half of 64 bits. */
+/** The client's identifier of a request: the upper and the lower half of 64 bits. */
 type Cookie = readonly [number, number];
 
 /** The flags of each request. Clients may set FUA with any once it is offered. */
@@ -65,7 +65,7 @@ export class Transmission {
   readonly #memory: Credit;
   readonly #buffers = new SpareBuffers();
   readonly #requests = new Credit(maxRequests);
-  /** The answer that is sent in parts; nothing may come between them. */
+  /** The answer that is sent in parts. No other answer may come between the parts. */
   #exclusive: Promise<void> | undefined;
   #isEnding = false;
   #drained: Promise<void> | undefined;
@@ -106,7 +106,7 @@ export class Transmission {
     void this.#drain().then(() => this.#writer.end());
   }
 
-  /** All places are free when nothing is under way. */
+  /** Waits until no request is under way: all places are free then. */
   #drain(): Promise<void> {
     this.#drained ??= this.#requests.take(maxRequests) ?? Promise.resolve();
     return this.#drained;
@@ -119,7 +119,7 @@ export class Transmission {
       flags: head.readUInt16BE(4),
       type: head.readUInt16BE(6),
       cookie: [head.readInt32BE(8), head.readInt32BE(12)],
-      // One that is not exact, from 2^53 on, is beyond every device.
+      // An offset from 2^53 on is not exact, but it is beyond every device.
       offset: head.readUInt32BE(16) * 2 ** 32 + head.readUInt32BE(20),
       bytes: head.readUInt32BE(24),
     };
@@ -130,7 +130,7 @@ export class Transmission {
     const wrong = this.#faultOf(request);
     if (request.type === command.write) {
       this.#counts.writes++;
-      // Data that nobody can keep: the protocol lets the server go.
+      // The data are too long to keep. The protocol allows the server to end the connection.
       if (request.bytes > maxRequestBytes) {
         this.#finish();
         return false;
@@ -169,13 +169,13 @@ export class Transmission {
     return undefined;
   }
 
-  /** Reads the data of a write piece by piece, and hands each to the device as it has come. */
+  /** Reads the data of a write piece by piece, and gives each piece to the device when it has come. */
   async #write(request: Request): Promise<boolean> {
     const { offset, bytes, flags } = request;
     const fua = (flags & commandFlag.fua) !== 0;
     let isThere = true;
     let failed: number | undefined;
-    /** Pieces that the device has, and one for this loop. */
+    /** The number of pieces at the device, plus one for this loop. */
     let open = 1;
     const end = () => {
       open--;
@@ -253,7 +253,7 @@ export class Transmission {
     this.#finish();
   }
 
-  /** Answers a read by one simple reply: a head and the data, which nothing may come between. */
+  /** Answers a read by one simple reply: a head and the data. No other answer may come between them. */
   async #readSimply(request: Request): Promise<void> {
     const { offset, bytes, cookie } = request;
     const data = await this.#pieceOf(Math.min(pieceBytes, bytes));

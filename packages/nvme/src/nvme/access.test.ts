@@ -84,7 +84,7 @@ it("a change is an event, one until the log was read", async () => {
   expect((await control.answer(1)).result).toBe(0x0c0302n);
   control.sendCommand({ opcode: admin.asyncEvent, id: 2 });
   await target.setAccess(nqn, "inaccessible", 2);
-  // With bit 15 the log is read and the event kept; the next request waits until the log is read without.
+  // With bit 15 the read of the log keeps the event. The next request waits until the log is read without that bit.
   const state = {
     changes: 4,
     groups: [
@@ -94,7 +94,7 @@ it("a change is an event, one until the log was read", async () => {
   };
   expect(await logOf(control, 1 << 15)).toEqual(state);
   expect(await logOf(control)).toEqual(state);
-  // What was read is no news. The state of before is no change.
+  // The host knows the state that it has read. The former state again is not a change.
   await target.setAccess(nqn, "inaccessible", 2);
   expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
   await target.setAccess(nqn, "optimized");
@@ -106,7 +106,7 @@ it("a host that has not asked for events gets none", async () => {
   control.sendCommand({ opcode: admin.asyncEvent, id: 1 });
   await target.setAccess(nqn, "non-optimized");
   expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
-  // It gets the one that it has missed when it asks.
+  // The host gets the missed event when it asks.
   control.sendCommand({ opcode: admin.setFeatures, id: 2, words: [0x0b, 1 << 11] });
   const answers = new Map<number, bigint>();
   for (let count = 0; count < 2; count++) {

@@ -1,9 +1,9 @@
 import { type Status, status } from "./status.ts";
 
 /**
- * How a path reaches a namespace: the states of an asymmetric access (ANA). A host sends to `optimized` paths, to
- * `non-optimized` ones where there is no other, and to the rest not at all. `inaccessible` and `change` end again,
- * `change` within ten seconds; `persistent-loss` does not.
+ * How a path reaches a namespace: the states of an asymmetric access (ANA). A host sends to `optimized` paths, or to
+ * `non-optimized` ones if there is no other. It sends nothing to the rest. `inaccessible` and `change` are temporary,
+ * and `change` ends within ten seconds; `persistent-loss` is permanent.
  */
 export type NvmeAccess = "optimized" | "non-optimized" | "inaccessible" | "persistent-loss" | "change";
 
@@ -16,7 +16,7 @@ const codes: Readonly<Record<NvmeAccess, number>> = {
   change: 15,
 };
 
-/** What commands get where the state refuses them. */
+/** The statuses of the states that refuse commands. */
 const refusals: Readonly<Partial<Record<NvmeAccess, Status>>> = {
   inaccessible: status.inaccessible,
   "persistent-loss": status.persistentLoss,
@@ -34,7 +34,7 @@ export const accessOfStatus = (code: number): NvmeAccess | undefined =>
 /** The access to one namespace through one target. */
 export class Access {
   #state: NvmeAccess;
-  /** How often it has changed, and once more. */
+  /** The number of changes, plus one. */
   #changes = 1;
   #underWay = 0;
   #waiting: (() => void)[] = [];
@@ -55,12 +55,12 @@ export class Access {
     return this.#changes;
   }
 
-  /** The status of every command of the namespace, where the state refuses them. */
+  /** The status for every command of the namespace, if the state refuses commands. */
   get refusal(): Status | undefined {
     return refusals[this.#state];
   }
 
-  /** False where it is the state of before. */
+  /** False if the state does not change. */
   set(state: NvmeAccess): boolean {
     if (state === this.#state) return false;
     this.#state = state;
@@ -69,7 +69,7 @@ export class Access {
     return true;
   }
 
-  /** Lets a device work, unless the state refuses that by now. */
+  /** Runs work of a device, unless the state refuses it now. */
   async run<T>(work: () => Promise<T>, refused: (why: Status) => T): Promise<T> {
     const why = this.refusal;
     if (why !== undefined) return refused(why);
@@ -82,7 +82,7 @@ export class Access {
     }
   }
 
-  /** Resolves when no device has a command of before under way, or the state refuses none any more. */
+  /** Resolves when no device has a command under way, or the state does not refuse commands any more. */
   async quiet(): Promise<void> {
     if (this.#underWay > 0 && this.refusal !== undefined)
       await new Promise<void>((resolve) => this.#waiting.push(resolve));

@@ -8,13 +8,13 @@ export interface NvmeAdmittedHost {
   readonly nqn: string;
   /** What `makeSecret` or `nvme gen-dhchap-key` gives. The host has the same. */
   readonly secret: string;
-  /** By this one the subsystem proves itself to a host that asks for it. Default: such a host is refused. */
+  /** The secret with which the subsystem proves itself to a host that asks. Default: such a host is refused. */
   readonly controllerSecret?: string;
-  /** The hash functions that are taken, the best first. Default: `sha256`, `sha384`, `sha512`. */
+  /** The accepted hash functions, the best first. Default: `sha256`, `sha384`, `sha512`. */
   readonly hashes?: readonly NvmeHash[];
   /**
-   * The groups of Diffie-Hellman that are taken, the best first. With one, who has listened cannot try secrets
-   * afterwards. Default: `ffdhe2048` to `ffdhe8192`, then `null`, which is none.
+   * The accepted Diffie-Hellman groups, the best first. With a group, an eavesdropper cannot try secrets afterwards.
+   * Default: `ffdhe2048` to `ffdhe8192`, then `null`, which means no group.
    */
   readonly dhGroups?: readonly NvmeDhGroup[];
 }
@@ -45,7 +45,7 @@ export function admittedHosts(where: string, name: string, value: unknown): Admi
   const hosts = new Map<string, HostProof | undefined>();
   for (const [index, one] of value.entries()) {
     if (typeof one === "string") {
-      // A host that must prove itself may not come without a proof by a second entry.
+      // A second entry does not admit a host without the proof that the first entry requires.
       if (!hosts.has(one)) hosts.set(one, undefined);
       continue;
     }

@@ -142,7 +142,7 @@ describe("a queue whose host must prove a secret", () => {
       expect(parseSuccess1(success, hash)).toEqual(
         controllerResponse(transaction, parsed(controllerSecret), ask),
       );
-      // Both sides must be content.
+      // Both sides must accept.
       expect((await control.queue.getProperty(0x1c)).status).toBe(0x191);
       expect(await control.send(success2Message(id))).toBe(0);
       expect((await control.queue.getProperty(0x1c)).status).toBe(0);
@@ -186,7 +186,7 @@ describe("a queue whose host must prove a secret", () => {
     await control.prove();
     const reply = control.reply(await control.challenged());
     reply[16] = (reply[16] as number) ^ 1;
-    // It is as good as before until then.
+    // The queue stays usable until then.
     expect((await control.queue.getProperty(0x1c)).status).toBe(0);
     expect(await control.send(reply)).toBe(0);
     expect((await control.queue.getProperty(0x1c)).status).toBe(0x191);
@@ -328,7 +328,7 @@ describe("a message that is wrong gets the failure that says why, and the connec
         await other.challenged();
         expect(await other.send(recorded)).toBe(0);
         expect(await other.failure()).toBe(failure.failed);
-        // Nor is it right twice on one queue.
+        // The same message is refused the second time on one queue.
         expect(await one.send(recorded)).toBe(0);
         await one.get();
         await one.challenged();

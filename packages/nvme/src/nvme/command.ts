@@ -29,7 +29,7 @@ export const io = {
 /** The number of the log of access (ANA). */
 export const accessLogPage = 0x0c;
 
-/** What an event says when access has changed: its kind, and the log to read. */
+/** The event for a change of access: its kind, and the log to read. */
 export const accessChanged = BigInt((accessLogPage << 16) | (3 << 8) | 2);
 
 /** FUSE: a command's place in a fused operation. */
@@ -50,7 +50,7 @@ export const fabrics = {
 /** Bits of the result of Connect: the host must authenticate, or must do so for a secure channel. */
 export const authenticationWanted = { plain: 1 << 17, secureChannel: 1 << 18 } as const;
 
-/** Kinds of SGL descriptors: type and subtype. One that is keyed names memory of the host. */
+/** Kinds of SGL descriptors: type and subtype. A keyed descriptor names memory of the host. */
 export const sgl = { inCapsule: 0x01, transport: 0x5a, keyed: 0x40, keyedInvalidate: 0x4f } as const;
 
 /** The name of the discovery service. */
@@ -68,7 +68,7 @@ export interface Command {
   readonly sglKind: number;
   /** The offset in the capsule. */
   readonly sglOffset: number;
-  /** The key of the memory of a keyed one. */
+  /** The key of the memory, for a keyed descriptor. */
   readonly sglKey: number;
   /** The length of the data, either way. */
   readonly bytes: number;
@@ -113,14 +113,14 @@ export function newEntry(opcode: number, nsid: number, words: readonly number[] 
   return entry;
 }
 
-/** The host sends data with it. Bits 0 and 1 of an opcode say which way data go. */
+/** The host sends data with the command. Bits 0 and 1 of an opcode are the direction of the data. */
 export const isFromHost = ({ opcode, fabricsType }: Command): boolean =>
   ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 1;
 
-/** Its place in a fused operation; 3 is none. */
+/** The command's place in a fused operation; 3 is invalid. */
 export const fuseOf = ({ flags }: Command): number => flags & 3;
 
-/** The host gets data for it. */
+/** The host gets data from the command. */
 export const isToHost = ({ opcode, fabricsType }: Command): boolean =>
   ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 2;
 

@@ -30,7 +30,7 @@ import {
 } from "./identify.ts";
 import { type Completion, status } from "./status.ts";
 
-/** A timer of longer would fire at once. KATO has 32 bits; the silence of 24 days ends a controller nevertheless. */
+/** A longer timer would fire at once. KATO has 32 bits, but a silence of 24 days ends a controller in any case. */
 const longestTimerMs = 2 ** 31 - 1;
 /** Events that a host may wait for at the same time. */
 const maxEventRequests = 4;
@@ -41,7 +41,7 @@ const feature = { writeCache: 0x06, queues: 0x07, events: 0x0b, keepAlive: 0x0f 
 /** A queue of a controller, as its transport has it. */
 export interface Queue {
   readonly facts: TransportFacts;
-  /** Where the host has come. Undefined where the discovery service does not name such places. */
+  /** The address that the host has reached. Undefined if the discovery service does not list such addresses. */
   readonly place?: Place | undefined;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;
@@ -49,7 +49,7 @@ export interface Queue {
   readonly settled: Promise<void>;
 }
 
-/** What a Connect came to: the controller and the number of the queue, or why not. */
+/** The outcome of a Connect: the controller and the number of the queue, or the refusal. */
 export type Connected = Admitted | { readonly refused: Completion };
 
 /** A queue that is connected. */
@@ -57,7 +57,7 @@ export interface Admitted {
   readonly controller: Controller;
   readonly queueId: number;
   readonly entries: number;
-  /** What the host must do first. Undefined where nobody asks for a proof. */
+  /** The authentication that the host must complete first. Undefined if no proof is required. */
   readonly authentication?: ControllerAuthentication | undefined;
 }
 
@@ -67,24 +67,24 @@ export const admittance = ({ controller, authentication }: Admitted): Completion
   result: BigInt(controller.id | (authentication === undefined ? 0 : authenticationWanted.plain)),
 });
 
-/** Commands that a queue has open at most, until its host has proved who it is: such a host sends one at a time. */
+/** The limit of open commands until the host has proved its identity: such a host sends one at a time. */
 export const unprovenCommands = 4;
 
-/** Who a controller serves. */
+/** The host of a controller. */
 export interface HostFacts {
   readonly nqn: string;
   /** 16 bytes in hexadecimal digits. */
   readonly id: string;
 }
 
-/** The controllers of one target. A host has one of its own end another. */
+/** The controllers of one target. A host may ask one of its controllers to end another. */
 export interface Controllers {
-  /** 32 bits by chance. They are in the instance of each controller, so that a target knows its own. */
+  /** 32 bits by chance. They are in the instance of each controller, so that a target recognizes its own. */
   readonly target: number;
   readonly all: Iterable<Controller>;
 }
 
-/** What the discovery service tells a host. */
+/** What the discovery service reports to a host. */
 export interface Discovery {
   readonly place: Place;
   readonly nqns: readonly string[];
@@ -95,7 +95,7 @@ export class Controller {
   readonly id: number;
   readonly host: HostFacts;
   readonly subsystem: SubsystemFacts;
-  /** Resolves when the controller has ended and no device has anything under way for it. */
+  /** Resolves when the controller has ended and no device has work under way for it. */
   readonly ended: Promise<void>;
   readonly #discovery: Discovery;
   readonly #family: Controllers;
@@ -113,10 +113,10 @@ export class Controller {
   #keepAlive: NodeJS.Timeout | undefined;
   /** When the host's last command for the admin queue came. */
   #heardAtMs = performance.now();
-  /** The access of namespaces has changed; and the host was told, and has not read the log since. */
+  /** The access of namespaces has changed. `#isAccessTold`: the host was notified, and has not read the log since. */
   #hasNewAccess = false;
   #isAccessTold = false;
-  /** The next look at the clock. */
+  /** The next read of the clock. */
   #look: Promise<boolean> | undefined;
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
 
@@ -148,29 +148,29 @@ export class Controller {
     return this.#isEnded;
   }
 
-  /** The host has enabled it, so that I/O queues may connect. */
+  /** The host has enabled the controller, so that I/O queues may connect. */
   get isReady(): boolean {
     return !this.#isEnded && (this.#status & 1) !== 0;
   }
 
   /**
-   * Whether commands may be done still. A process that was stopped reads commands of before ahead of its timers, so the
-   * clock decides as well: it ends a controller whose keep-alive time is over.
+   * Whether commands may still be executed. A process that was stopped reads old commands before its timers fire. So
+   * this checks the clock, and ends a controller whose keep-alive time is over.
    */
   checkAlive(): boolean {
     if (this.#keepAliveMs > 0 && performance.now() - this.#heardAtMs >= this.#keepAliveMs) this.end();
     return !this.#isEnded;
   }
 
-  /** Tells the host, once until it has read the log, that a namespace has another access. */
+  /** Notifies the host that the access to a namespace has changed, once until the host has read the log. */
   accessChanged(): void {
     this.#hasNewAccess = true;
     this.#tellAccess();
   }
 
   /**
-   * As `checkAlive`, for commands that are about to be done. One look at the clock, which may be a system call, is for
-   * all that have come by then: they are begun right after it.
+   * As `checkAlive`, for commands that are about to begin. Reading the clock may be a system call, so one read serves
+   * all commands that have come by then. They begin right after it.
    */
   mayBegin(): Promise<boolean> | boolean {
     if (this.#keepAliveMs === 0) return !this.#isEnded;
@@ -186,7 +186,7 @@ export class Controller {
   /**
    * Takes an I/O queue; false where the number is in use.
    *
-   * @param proved when the host has proved who it is. Until then the number stays free for a host that can.
+   * @param proved resolves when the host has proved its identity. Until then the number stays free for another host.
    */
   add(queueId: number, queue: Queue, proved?: Promise<void>): boolean {
     if (this.#queues.has(queueId)) return false;
@@ -205,7 +205,7 @@ export class Controller {
     return true;
   }
 
-  /** Ends every queue. Nothing that is not under way in a device will be done. */
+  /** Ends every queue. A command that a device has not begun is not executed. */
   end(): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -246,7 +246,7 @@ export class Controller {
           this.#tellAccess();
         });
       case admin.abort: {
-        // Commands of a device cannot be called back. What waits for an event can.
+        // A command at a device cannot be cancelled. A request for an event can.
         const [queueId, id] = [entry.readUInt16LE(40), entry.readUInt16LE(42)];
         const waiting = queueId === 0 ? this.#eventRequests.get(id) : undefined;
         if (waiting !== undefined) this.#eventRequests.delete(id);
@@ -319,8 +319,8 @@ export class Controller {
   }
 
   /**
-   * Ends another controller of the host, and answers when no device has anything under way for it. The result says that
-   * it has ended: of one of this target that is not there any more as well. A controller of another target is refused.
+   * Ends another controller of the host, and answers when no device has work under way for it. The result reports the
+   * end, also for a controller of this target that has ended before. A controller of another target is refused.
    */
   async #endOther(entry: Buffer): Promise<Completion> {
     const controllerId = entry.readUInt16LE(40);
@@ -369,7 +369,7 @@ export class Controller {
     request[1]({ status: status.success, result: accessChanged });
   }
 
-  /** The log says what is now. Bit 15 keeps the event, as if the log had not been read. */
+  /** The log has the current state. Bit 15 keeps the event, as if the log had not been read. */
   #accessLog(entry: Buffer): Buffer {
     const word = entry.readUInt32LE(40);
     if ((word & (1 << 15)) === 0) {

@@ -113,7 +113,7 @@ describe("compare and write, fused", () => {
       expect((await written).status).toBe(0);
       const holds = block(0);
       await read(4096, holds);
-      // Whatever came first, nothing of the two is lost: the write is there, or it came before and the comparison failed.
+      // Neither write is lost, in any order: the write is there, or it came first and the comparison failed.
       expect(holds.equals(block(200))).toBe(true);
       expect([found[1], found[2]]).toEqual(found[1] === 0 ? [0, 0] : [0x285, 0x09]);
     }
@@ -136,7 +136,7 @@ describe("a fused operation that is wrong gets its statuses, changes nothing, an
     sendBoth(queue, block(0), block(7), change);
     const { id = 2 } = change;
     if (id === 1) {
-      // The answer about the tag and that of the first command have one number.
+      // The answer about the tag and the answer of the first command have the same number.
       const found = [await queue.pdu(), await queue.pdu()];
       expect(found.map(({ header }) => (header.readUInt16LE(22) >>> 1) & 0x7ff)).toEqual([0x0a, 0x03]);
     } else expect(await answers(queue, 2)).toEqual(expected);

@@ -1,4 +1,4 @@
-// What a controller and its namespaces say about themselves.
+// The data of Identify and of the logs, for a controller and its namespaces.
 import type { BlockDevice } from "../device/block-device.ts";
 import type { Access } from "./access.ts";
 import { discoveryNqn } from "./command.ts";
@@ -9,11 +9,11 @@ export const maxTransferShift = 8;
 export const maxTransferBytes = pageBytes << maxTransferShift;
 /** The longest data of a compare-and-write, each of both: a queue takes them at the same time. */
 export const maxFusedBytes = maxTransferBytes / 2;
-/** What a controller tells about the transport of its queues. */
+/** The facts of a controller about the transport of its queues. */
 export interface TransportFacts {
   /** Data that a command of an I/O queue may carry in its capsule. */
   readonly ioInCapsuleBytes: number;
-  /** Other data are in memory of the host that a key opens. */
+  /** Other data are in memory of the host, which the target reaches with a key. */
   readonly isKeyed: boolean;
 }
 
@@ -38,7 +38,7 @@ export const accessEvents = 1 << 11;
 /** How long a namespace may be in the state `change`. */
 const accessChangeSeconds = 10;
 
-/** Which association the number of a controller stands for. Numbers are used again, instances are not. */
+/** The association behind the number of a controller. Numbers are used again, instances are not. */
 export interface ControllerInstance {
   readonly controllerId: number;
   /** CIU: from 1 to 255. */
@@ -53,11 +53,11 @@ export interface Namespace {
   readonly device: BlockDevice;
   /** 16 bytes that never change for the namespace. */
   readonly uuid: Buffer;
-  /** How its target reaches it. Each namespace is a group of its own, whose number is that of the namespace. */
+  /** How the target reaches the namespace. Each namespace is a group of its own, with the namespace's number. */
   readonly access: Access;
 }
 
-/** What of a subsystem its controllers tell. */
+/** The facts of a subsystem that its controllers report. */
 export interface SubsystemFacts {
   readonly nqn: string;
   readonly serial: string;

@@ -10,7 +10,7 @@ const deallocateBit = 1 << 9; // bit 25 of CDW12, of its upper half
 export interface IoWork {
   /** How many bytes the host sends, or gets. */
   readonly bytes: number;
-  /** Does it with the data that the host has sent. A read fills a buffer of its length, or makes one. */
+  /** Executes the command with the data that the host has sent. A read fills a buffer of its length, or makes one. */
   run(data: Buffer): Promise<Completion>;
 }
 
@@ -18,11 +18,11 @@ export interface IoWork {
 export interface FusedWork {
   /** How many bytes the host sends for each. */
   readonly bytes: number;
-  /** Does both, with the data of both. Gives a completion for each. */
+  /** Executes both commands with their data. Returns a completion for each. */
   run(first: Buffer, second: Buffer): Promise<readonly [Completion, Completion]>;
 }
 
-/** Checks a command of an I/O queue. Gives the status that it deserves, or the work. */
+/** Checks a command of an I/O queue. Returns its work, or the status of its fault. */
 export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   const { opcode, entry } = command;
   if (opcode === io.flush) {
@@ -72,7 +72,7 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   };
 }
 
-/** Checks a fused operation. The one that there is: compare and write, of the same blocks. */
+/** Checks a fused operation. The only valid one is compare and write, of the same blocks. */
 export function fusedWork(
   first: Command,
   second: Command,
@@ -92,7 +92,7 @@ export function fusedWork(
     bytes,
     run: async (expected, data) => {
       let isEqual = true;
-      // An error may come from either half. That of the write is the one after which blocks may have changed.
+      // Either half may fail. Blocks may have changed only if the write fails.
       const written = await done(async () => {
         isEqual = await device.compareAndWrite(offset, expected, data, { fua });
       }, status.writeFault);
@@ -136,7 +136,7 @@ function rangeOf(
 
 const succeeded: Completion = { status: status.success };
 
-/** What work that is done comes to: `completion`, or the status of its error. */
+/** The outcome of work: `completion`, or the status of its error. */
 async function done(
   work: () => Promise<unknown>,
   otherwise: Status,

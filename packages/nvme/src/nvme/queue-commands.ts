@@ -3,7 +3,7 @@ import type { Admitted } from "./controller.ts";
 import type { QueueState } from "./queue-state.ts";
 import { type Completion, status } from "./status.ts";
 
-/** A command that came, with what its transport knows of it. */
+/** A command that came, with the data of its transport. */
 export interface Arrived {
   readonly command: Command;
 }
@@ -18,11 +18,11 @@ export interface Transport<A extends Arrived> {
     first: A,
     second: A,
   ): Promise<readonly [Completion, Completion] | undefined>;
-  /** Answers, and ends the queue behind the answer that is the last. */
+  /** Answers, and ends the queue after the last answer. */
   respond(arrived: A, completion: Completion): void;
 }
 
-/** The commands of a connection from their arrival to their answer. Their identifiers tell them apart. */
+/** The commands of a connection from their arrival to their answer. Each has a different identifier. */
 export class QueueCommands<A extends Arrived> {
   readonly #transport: Transport<A>;
   readonly #state: QueueState;

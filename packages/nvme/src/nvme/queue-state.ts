@@ -2,7 +2,7 @@ import { type Admitted, type Controller, unprovenCommands } from "./controller.t
 
 /** A queue from its connection to its end, whatever transport it has. */
 export class QueueState {
-  /** Resolves when the queue has ended and the device has nothing under way for it. */
+  /** Resolves when the queue has ended and the device has no work under way for it. */
   readonly settled: Promise<void>;
   #admitted: Admitted | undefined;
   #maxOpen = 1;
@@ -30,8 +30,8 @@ export class QueueState {
   }
 
   /**
-   * How many commands may be open: the queue's entries, or as many as a host may have that has proved nothing. Before
-   * Connect there is room for that alone.
+   * How many commands may be open: the queue's entries, or fewer until the host has proved its identity. Before Connect
+   * there is room for that command alone.
    */
   get maxOpen(): number {
     return this.#maxOpen;
@@ -42,7 +42,7 @@ export class QueueState {
     return this.#isGone;
   }
 
-  /** @param admit the host has proved who it is, or need not */
+  /** @param admit called when the host has proved its identity, or need not do so */
   connect(admitted: Admitted, admit: () => void): void {
     const { entries, authentication } = admitted;
     this.#admitted = admitted;

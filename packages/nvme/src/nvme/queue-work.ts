@@ -5,13 +5,13 @@ import { maxTransferBytes } from "./identify.ts";
 import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
-/** What a command of a queue asks for, whatever transport it came by: the work, or the status that it deserves. */
+/** The work of a command of a queue, for every transport, or the status of its fault. */
 export function workOf(admitted: Admitted, command: Command): IoWork | Status {
   const { controller, queueId, authentication } = admitted;
   const { opcode, fabricsType, flags, nsid } = command;
   const part = fuseOf(command);
   if (flags >>> 6 !== 1) return status.invalidField;
-  // One whose other half is there is not asked for alone.
+  // A fused command comes here only without its other half.
   if (part !== fuse.none) return isFusable(queueId, part) ? status.fusedMissing : status.invalidField;
   if (isOfAuthentication(command)) return authenticationWork(admitted, command);
   if (authentication?.isDone === false) return status.authenticationRequired;
@@ -40,7 +40,7 @@ const isOfAuthentication = ({ opcode, fabricsType }: Command): boolean =>
   opcode === fabricsOpcode &&
   (fabricsType === fabrics.authenticationSend || fabricsType === fabrics.authenticationReceive);
 
-/** What Authentication Send or Receive asks for. */
+/** The work of Authentication Send or Receive. */
 function authenticationWork(
   { controller, queueId, authentication }: Admitted,
   { entry, fabricsType }: Command,
@@ -65,7 +65,7 @@ function authenticationWork(
   };
 }
 
-/** What two commands that came one behind the other ask for, or the statuses that they deserve. */
+/** The work of two fused commands, or the statuses of their faults. */
 export function fusedWorkOf(
   { controller, queueId, authentication }: Admitted,
   first: Command,
@@ -125,7 +125,7 @@ export function faultOfConnect(
   return faultOfData(command, connectBytes, inCapsuleBytes, isElsewhere);
 }
 
-/** The completions of two fused commands of which one or both are at fault. */
+/** The completions of two fused commands with a fault in one or both. */
 export const fusedFaults = ([first, second]: readonly (Status | undefined)[]): readonly [
   Completion,
   Completion,

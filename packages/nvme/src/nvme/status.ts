@@ -39,7 +39,7 @@ export const status = {
   writeFault: transient(0x280),
   readError: transient(0x281),
   compareFailure: final(0x285),
-  /** The path has lost the namespace for ever, or for a while, or is about to get it or to lose it. */
+  /** The path has lost the namespace permanently, has lost it for a while, or is about to get or lose it. */
   persistentLoss: transient(0x301),
   inaccessible: transient(0x302),
   accessChange: transient(0x303),
@@ -55,8 +55,8 @@ export interface Completion {
   readonly status: Status;
   /** The command's own result. */
   readonly result?: bigint;
-  /** What the host reads. */
+  /** The data for the host. */
   readonly data?: Buffer;
-  /** The queue ends when the host has it. */
+  /** The queue ends when the host has this completion. */
   readonly isLast?: true;
 }

@@ -229,7 +229,7 @@ it("admits a host again only when the devices have finished what it had under wa
   const admitted = again.connect();
   let isAdmitted = false;
   void admitted.then(() => (isAdmitted = true));
-  // Another host is not kept waiting, so the answer of this one would be there, too.
+  // Another host does not wait, so the answer of this host would be there, too.
   await associate(port, both, { hostId: 2, host: "nqn.2026-11.test:other" });
   const [wasAdmitted, { controllers }] = [isAdmitted, target.stats()];
   finish();
@@ -269,7 +269,7 @@ describe("a host has the target end another of its controllers", () => {
     finish();
     expect(await next.control.answer(50)).toMatchObject({ status: 0, result: 1n });
     expect(target.stats().controllers).toBe(1);
-    // One that has ended has ended.
+    // A controller that has ended stays ended.
     expect(await next.control.command(endOther(controllerId, identity))).toMatchObject({
       status: 0,
       result: 1n,
@@ -370,7 +370,7 @@ describe("a command that is wrong gets its status, and the next is served", () =
     spy.mockImplementation((message) => original(damage(message as Buffer)));
     expect((await queue.write(0, stamped(4096, 1))).status).toBe(0x22);
     let sent = 0;
-    // The command is whole, the data are not.
+    // The command is complete, the data are not.
     spy.mockImplementation((message) =>
       original(sent++ === 0 ? (message as Buffer) : damage(message as Buffer)),
     );

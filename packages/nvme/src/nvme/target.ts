@@ -31,8 +31,8 @@ export interface NvmeSubsystem {
   /** The devices, whose namespaces are numbered from 1 on. */
   readonly namespaces: readonly BlockDevice[];
   /**
-   * The hosts that may connect: NQNs, which anybody may claim, or hosts with a secret that they must prove. `any`: every
-   * host that reaches the port.
+   * The hosts that may connect: NQNs, which any host may claim, or hosts with a secret that they must prove. `any`:
+   * every host that reaches the port.
    */
   readonly hosts: readonly (string | NvmeAdmittedHost)[] | "any";
   /** How this target reaches the namespaces at first. Default: `optimized`. `setAccess` changes it. */
@@ -101,9 +101,9 @@ interface Served extends SubsystemFacts {
 }
 
 /**
- * An NVMe target: it serves devices to hosts of NVMe over Fabrics, by TCP, by RDMA and in calls of Cinnabar. Each subsystem has namespaces, and the discovery
- * service at the same port lists the subsystems that a host may use. Header and data digests are used where the host
- * asks for them.
+ * An NVMe target: it serves devices to hosts of NVMe over Fabrics, by TCP, by RDMA and in calls of Cinnabar. Each
+ * subsystem has namespaces, and the discovery service at the same port lists the subsystems that a host may use. Header
+ * and data digests are used where the host asks for them.
  *
  * A host that is silent for its keep-alive time loses its controller: every connection ends, and no command that a
  * device has not begun is done. The host gets another controller when the devices have finished what was under way.
@@ -117,7 +117,7 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #rdmaServers: RdmaServer[] = [];
   #isClosed = false;
   #address = { host: "", port: 0 };
-  /** By chance at first: hosts refuse a second target of a subsystem whose controller has the number of the first's. */
+  /** Random at first: hosts refuse a second target of a subsystem if its controller has the number of the first's. */
   #lastId = randomInt(0xffef);
 
   private constructor(
@@ -150,7 +150,7 @@ export class NvmeTarget implements AsyncDisposable {
   }
 
   /**
-   * Makes a target that listens nowhere: engines serve its `capsules`.
+   * Makes a target that does not listen: engines serve its `capsules`.
    *
    * @throws TypeError or RangeError for options that do not fit.
    */
@@ -205,14 +205,14 @@ export class NvmeTarget implements AsyncDisposable {
   }
 
   /**
-   * Says how this target reaches the namespaces of a subsystem, or one of them: it is one path of hosts that have
-   * others, to targets with the same devices. Hosts are told, and go to their best path. With `inaccessible`,
-   * `persistent-loss` and `change`, commands that no device has begun are refused from now on; hosts repeat them on
+   * Sets how this target reaches the namespaces of a subsystem, or one of them. Use it if hosts have other paths, to
+   * targets with the same devices. The target notifies its hosts, and they go to their best path. With `inaccessible`,
+   * `persistent-loss` and `change`, commands that no device has begun are refused from now on. Hosts repeat them on
    * another path.
    *
-   * @returns a promise that resolves when no device has a command of before under way for this target, so that another
-   * may change the blocks.
-   * @throws TypeError or RangeError for a subsystem, a namespace or a state that there is not.
+   * @returns a promise that resolves when no device has an earlier command under way for this target. Then another
+   * target may change the blocks.
+   * @throws TypeError or RangeError for a subsystem, a namespace or a state that does not exist.
    */
   async setAccess(nqn: string, access: NvmeAccess, nsid?: number): Promise<void> {
     const where = "NvmeTarget.setAccess";
@@ -282,7 +282,10 @@ export class NvmeTarget implements AsyncDisposable {
     return { controller, queueId, entries, authentication };
   }
 
-  /** A new controller, when what earlier ones of the host left under way is done: it might change blocks afterwards. */
+  /**
+   * Makes a controller when the work of the host's earlier controllers is done. That work might change blocks
+   * afterwards.
+   */
   async #newController(
     queue: Queue,
     host: HostFacts,
@@ -322,7 +325,7 @@ export class NvmeTarget implements AsyncDisposable {
 
 const isAdmitted = ({ hosts }: Served, nqn: string): boolean => hosts === "any" || hosts.has(nqn);
 
-/** Each queue has its own, so that a connection proves nothing for another. */
+/** Each queue has its own authentication: the proof of one connection does not count for another. */
 const authenticationOf = (proof: HostProof | undefined, hostNqn: string, { nqn }: Served) =>
   proof && new ControllerAuthentication({ hostNqn, subsystemNqn: nqn }, proof);
 
@@ -350,7 +353,7 @@ function factsOf(
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
 }
 
-/** Made of the names, so that a target that starts again has the same namespaces: version 8 of RFC 9562. */
+/** Makes the UUID from the names, so that a target that starts again has the same namespaces: version 8 of RFC 9562. */
 function uuidOf(nqn: string, nsid: number): Buffer {
   const uuid = createHash("sha256").update(`${nqn} ${nsid}`).digest().subarray(0, 16);
   uuid[6] = ((uuid[6] ?? 0) & 0x0f) | 0x80;

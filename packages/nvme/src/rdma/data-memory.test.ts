@@ -18,7 +18,7 @@ it("gives whole pages to takers in order, and joins what comes back", async () =
     return part;
   };
   const whole = noted(4 * page);
-  // It would fit, but it came behind one that waits.
+  // This request would fit, but an earlier request waits.
   const small = noted(page);
   memory.giveBack(second);
   await Promise.resolve();

@@ -1,6 +1,6 @@
 import type { MemoryPart, RegisteredMemory } from "./queue-pairs.ts";
 
-/** Parts begin at pages, as files that are used around the page cache want it. */
+/** Parts begin at pages, as O_DIRECT requires. */
 const pageBytes = 4096;
 
 /** Memory for the data of commands. */
@@ -8,10 +8,10 @@ export interface DataPart extends MemoryPart {
   readonly buffer: Buffer;
 }
 
-/** Registered memory that commands share. Takers come in order. */
+/** Registered memory that commands share. Callers are served in order. */
 export class DataMemory {
   readonly #memory: RegisteredMemory;
-  /** What is free, in order and without neighbours that touch. */
+  /** The free ranges, in order. No two of them touch. */
   readonly #free: { offset: number; bytes: number }[];
   readonly #waiting: { readonly bytes: number; readonly resolve: (part: DataPart) => void }[] = [];
 
@@ -20,12 +20,12 @@ export class DataMemory {
     this.#free = [{ offset: 0, bytes: memory.buffer.length }];
   }
 
-  /** Bytes that nobody has. */
+  /** The number of free bytes. */
   get freeBytes(): number {
     return this.#free.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Resolves when so many bytes next to each other are free, at most all of them. The taker gives them back. */
+  /** Resolves when so many bytes next to each other are free, at most all of them. The caller gives them back. */
   async take(bytes: number): Promise<DataPart> {
     const part = this.#waiting.length === 0 ? this.#cut(bytes) : undefined;
     return part ?? new Promise<DataPart>((resolve) => this.#waiting.push({ bytes, resolve }));

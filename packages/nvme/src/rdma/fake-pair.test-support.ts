@@ -2,7 +2,7 @@ import { sgl } from "../nvme/command.ts";
 import { type CommandFields, commandEntry } from "../tcp/host.test-support.ts";
 import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "./queue-pairs.ts";
 
-/** Memory as a device registers it: parts of it are used by nobody when it is released. */
+/** Memory as a device registers it: no part is in use when it is released. */
 export class FakeMemory {
   buffer: Buffer;
   isReleased = false;

@@ -9,7 +9,7 @@ import {
 } from "cinnabar/native";
 import { RpcError } from "cinnabar/standard";
 
-/** Where queue pairs are listened for, and for whom. */
+/** The address of a listener for queue pairs, and the handler of its requests. */
 export interface QueuePairListenerOptions {
   /** An address of an RDMA device of this machine, or a name of one. */
   readonly host: string;
@@ -24,7 +24,7 @@ export interface QueuePairListenerOptions {
 /** What is called when posted work is done: with the bytes of it, or undefined where the connection ended before. */
 export type WorkDone = (bytes: number | undefined) => void;
 
-/** The memory of a peer for `read` and `write`, as its own protocol has told it. */
+/** The memory of a peer for `read` and `write`. The peer sends these fields by its own protocol. */
 export interface PeerMemory {
   readonly address: bigint;
   readonly key: number;
@@ -64,7 +64,9 @@ export class RegisteredMemory {
     this.buffer = Buffer.from(memory);
   }
 
-  /** Gives the memory back to the system; the buffer is empty then. Nobody may use it, and no work that is posted. */
+  /**
+   * Gives the memory back to the system; the buffer is empty then. Neither code nor posted work may use it any more.
+   */
   release(): void {
     this.#addon.deregisterForQueuePairs(this.#listener, this.number);
     this.#addon.release(this.buffer.buffer as ArrayBuffer);
@@ -113,7 +115,7 @@ export class QueuePair {
   /**
    * Accepts the connection.
    *
-   * @throws RpcError of origin "fabric" where that fails, as when the peer has gone. The pair is closed then.
+   * @throws RpcError of origin "fabric" if that fails, for example when the peer has gone. The pair is closed then.
    */
   accept(): void {
     this.#check("accept", this.#addon.acceptQueuePair(this.#listener, this.#number));
@@ -124,7 +126,7 @@ export class QueuePair {
     this.#post(queuePairWork.receive, part, done);
   }
 
-  /** Sends a message. The part is free when it is done: then the peer's device has it. */
+  /** Sends a message. The part is free when the peer's device has the message. */
   send(part: MemoryPart, done: WorkDone): void {
     this.#post(queuePairWork.send, part, done);
   }
@@ -139,7 +141,7 @@ export class QueuePair {
     this.#post(queuePairWork.write, part, done, to);
   }
 
-  /** Ends the connection, or refuses it. Posted work is called back as ended. Again without an effect. */
+  /** Ends the connection, or refuses it. The callbacks of posted work report the end. A second call has no effect. */
   close(): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -172,7 +174,7 @@ export class QueuePair {
       peer === undefined
         ? this.#addon.postToQueuePair(...at)
         : this.#addon.postToQueuePair(...at, peer.address, peer.key);
-    // The queue has room for all that may be posted, so the device has given the connection up.
+    // The queue has room for all work that may be posted, so the device has given up the connection.
     if (status < 0) this.close();
   }
 
@@ -185,8 +187,8 @@ export class QueuePair {
 
 /**
  * Listens at the address of an RDMA device for connected queue pairs of programs that do not use Cinnabar, such as
- * those of a storage protocol. Each message and each transfer is one of the device, without a header. It is on the
- * event loop, and keeps the process alive until `close`.
+ * those of a storage protocol. Each message and each transfer is one of the device, without a header. The listener runs
+ * on the event loop, and keeps the process alive until `close`.
  */
 export class QueuePairListener implements Disposable {
   /** Where it listens. */
@@ -217,8 +219,8 @@ export class QueuePairListener implements Disposable {
   /**
    * Listens.
    *
-   * @throws RpcError `unavailable` without the addon, libfabric or an address for the name; of origin "fabric" where
-   * there is no such device, or somebody listens there.
+   * @throws RpcError `unavailable` without the addon, libfabric or an address for the name; of origin "fabric" if there
+   * is no such device, or the address is in use.
    */
   static async listen(options: QueuePairListenerOptions): Promise<QueuePairListener> {
     const host = await numericHost(options.host);
@@ -228,7 +230,7 @@ export class QueuePairListener implements Disposable {
   /**
    * Allocates memory, at most 2^32 bytes, and registers it.
    *
-   * @throws RpcError of origin "fabric", `resource_exhausted` where the process may not pin so much.
+   * @throws RpcError of origin "fabric", `resource_exhausted` if the process may not pin so much.
    */
   register(bytes: number): RegisteredMemory {
     if (this.#isClosed)
@@ -236,7 +238,9 @@ export class QueuePairListener implements Disposable {
     return new RegisteredMemory(this.#addon, this.#listener, bytes);
   }
 
-  /** Ends every connection and listens no more. Memory must be released before, or is when it is collected. */
+  /**
+   * Ends every connection and stops listening. Release memory before; otherwise its release comes with its collection.
+   */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

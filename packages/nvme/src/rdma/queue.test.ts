@@ -34,7 +34,7 @@ interface Options {
   readonly secret?: Secret;
 }
 
-/** A queue of a controller that is enabled, connected unless asked otherwise. */
+/** A queue of an enabled controller, connected by default. */
 async function serve(options: Options = {}) {
   const { device = memoryDevice({ bytes: 16 * mib }), queueId = 1, entries = 8 } = options;
   const pair = new FakePair();
@@ -226,7 +226,7 @@ it("answers when there is a place, where the device is slow to say that answers 
   const { pair } = await serve({ entries: 4 });
   pair.answers.length = 0;
   pair.isHeld = true;
-  // The answers of these take all places, and the host knows them before our device says so.
+  // The answers of these commands take all places. The host has the answers before our device reports them as sent.
   for (let id = 0; id < 4; id++) pair.command({ opcode: io.flush, id, nsid: 1, bytes: 0 });
   await expect.poll(() => pair.waiting).toBe(4);
   for (let id = 4; id < 8; id++) pair.command({ opcode: io.flush, id, nsid: 1, bytes: 0 });

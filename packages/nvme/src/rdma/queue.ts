@@ -42,7 +42,7 @@ const greetingAt = { capsule: 0, data: 2048, answer: 3072, bytes: 4096 } as cons
 /** A command with the data of its capsule. */
 interface Arrived {
   readonly command: Command;
-  /** They are in the slot, which takes the next capsule when the command is answered. */
+  /** The data are in the slot, which takes the next capsule when the command is answered. */
   readonly inCapsule: Buffer;
   readonly slot: MemoryPart;
 }
@@ -52,7 +52,7 @@ export interface RdmaService {
   readonly place: Place;
   /** Memory for data outside of capsules. */
   readonly data: DataMemory;
-  /** How much of it a queue has at a time. */
+  /** How much of the memory a queue has at a time. */
   readonly maxBytes: number;
   /** How long a host may leave an answer or data untaken, in milliseconds. */
   readonly stallTimeoutMs: number;
@@ -75,7 +75,9 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
   readonly #waiting: (() => void)[] = [];
   /** Answers and transfers that the host's device has not taken yet. */
   #untaken = 0;
-  /** Devices repeat for ever what a host has no receive for, and the data of its reads would keep their memory. */
+  /**
+   * A device repeats without end a message that the host has no receive for. Data of its reads would keep their memory.
+   */
   readonly #stall: NodeJS.Timeout;
 
   /**
@@ -144,7 +146,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#state.connect(connected, () => {
       if (!this.#bounded.admit() || !this.#addSlots(entries - atFirst)) this.abort();
     });
-    // It ended meanwhile, and the controller did not know it.
+    // The connection ended meanwhile, before the controller knew the queue.
     if (this.#pair.isOver) return this.#leave();
     if (!controller.checkAlive()) return this.abort();
     // The system may pin no more memory.
@@ -152,7 +154,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#answer(command, admittance(connected));
   }
 
-  /** Takes memory for more commands of the queue: capsules, and behind all of them answers. False: there is none. */
+  /** Takes memory for more commands of the queue: all capsules, then all answers. False: there is no memory. */
   #addSlots(count: number): boolean {
     if (count === 0) return true;
     let memory: RegisteredMemory;
@@ -168,7 +170,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     return true;
   }
 
-  /** The data of Connect, from its capsule or from the host's memory; or the status of one that has none. */
+  /** The data of Connect, from its capsule or from the host's memory, or the status of a Connect without data. */
   async #connectData(command: Command, inCapsule: Buffer): Promise<Buffer | Status> {
     const fault = faultOfConnect(command, inCapsule.length, isKeyed(command));
     if (fault !== undefined) return fault;
@@ -223,7 +225,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
       return completion;
     }
     if (found !== part.buffer) found.copy(part.buffer);
-    // The answer is sent behind it, and so arrives behind it.
+    // The answer is sent after the data, and so arrives after them.
     this.#pair.write(
       part,
       memoryOf(command),
@@ -266,7 +268,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#answer(command, completion, completion.isLast && (() => this.abort()), slot);
   }
 
-  /** Memory of the queue's own, for as long as a device may work on what is in it. */
+  /** Memory of this queue, for as long as a device may use it. */
   #register(bytes: number): RegisteredMemory {
     const memory = this.#service.register(bytes);
     void this.settled.then(() => memory.release());
@@ -302,7 +304,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     this.#pair.send(part, done);
   }
 
-  /** Posted work must be done in the time of a stall; each part that is done begins it anew for the others. */
+  /** Posted work must be done within the stall timeout. Each finished part restarts the time for the others. */
   #timed(done: WorkDone): WorkDone {
     if (this.#untaken++ === 0 && !this.#pair.isOver) this.#stall.refresh();
     return (bytes) => {
@@ -339,8 +341,8 @@ type Bounded = Pick<BoundedConnection, "admit" | "refuse" | "over">;
 const slotBytes = sqeBytes + inCapsuleBytes;
 
 /**
- * Answers, as many as entries. A transfer is done before its answer is, so there are as many, and those of commands
- * whose answers wait. It is what libfabric offers where it is not asked for more.
+ * As many answers as entries, and as many transfers, since a transfer is done before its answer. Transfers of commands
+ * with waiting answers add as many again. libfabric offers this number by default.
  */
 const maxSends = 3 * maxQueueEntries;
 

@@ -73,7 +73,7 @@ export class RdmaServer {
     service: RdmaServerOptions,
   ): Promise<RdmaServer> {
     const { host, port, ...limits } = resolveOptions(where, options, fields);
-    // A connection that is refused for want of room is one more for a moment.
+    // A connection that is refused because there is no room exists for a moment as well.
     const maxPairs = limits.maxConnections + limits.maxHandshakes + 1;
     let server: RdmaServer | undefined;
     const onRequest = (pair: QueuePair) => (server === undefined ? pair.close() : server.#accept(pair));

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 
-/** Beyond this, a socket is not read until somebody takes bytes. */
+/** Beyond this limit, the socket is not read until the caller takes bytes. */
 const maxHeldBytes = 256 * 1024;
 
 /** The bytes of a socket, taken in messages. One reader at a time. */
@@ -14,7 +14,7 @@ export class ByteReader {
   #wake: (() => void) | undefined;
   #hasEnded = false;
   #isPaused = false;
-  /** What is read is the rest of a message whose head was read. */
+  /** The bytes that are read are the rest of a message: its head was read before. */
   #isWithinBody = false;
 
   constructor(socket: Duplex) {
@@ -22,14 +22,14 @@ export class ByteReader {
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
   }
 
-  /** Some bytes have come of what is waited for, so the rest should come soon. */
+  /** A part of the expected bytes has come, so the rest should come soon. */
   get isWithinMessage(): boolean {
     return this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody);
   }
 
   /**
-   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. They are mostly a view, which keeps the
-   * memory of all that came with them: who needs them for long makes a copy.
+   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. The result is mostly a view, which
+   * keeps the memory of all bytes that came together. Copy it to keep it for long.
    */
   take(bytes: number): Buffer | undefined {
     if (this.#held < bytes) return undefined;
@@ -49,7 +49,7 @@ export class ByteReader {
     return this.#held >= bytes || (await this.#has(bytes)) ? this.take(bytes) : undefined;
   }
 
-  /** As `read`, for the rest of a message whose head was read. */
+  /** As `read`, for the rest of a message after its head. */
   async readRest(bytes: number): Promise<Buffer | undefined> {
     this.#isWithinBody = true;
     try {
@@ -96,7 +96,7 @@ export class ByteReader {
     }
   }
 
-  /** Gives the socket back, with the bytes that have come and that nobody has taken. Nobody waits for any. */
+  /** Gives the socket back, with the bytes that have come and were not taken. No read may be waiting. */
   release(): void {
     this.#socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
     this.#socket.pause();
@@ -119,7 +119,7 @@ export class ByteReader {
   };
 
   readonly #onClose = (): void => {
-    // Nobody gets an answer any more.
+    // No request gets an answer any more.
     this.#chunks.length = 0;
     this.#held = 0;
     this.#taken = 0;

@@ -3,13 +3,13 @@ import { SpareBuffers } from "./spare-buffers.ts";
 
 /** Shorter parts are copied next to each other: a part of its own costs the socket more than the copy. */
 const maxCopiedBytes = 16 * 1024;
-/** How long what is copied together gets. */
+/** The longest joined copy. */
 const maxJoinedBytes = 64 * 1024;
 
-/** What a connection sends. What is written in one turn of the event loop leaves in one system call. */
+/** Sends the bytes of a connection. Writes of one turn of the event loop leave in one system call. */
 export class ByteWriter {
   readonly #socket: Duplex;
-  /** What was written in this turn, and whom to tell when the socket has taken it. */
+  /** The parts that were written in this turn. `#sent` has the callbacks for when the socket has taken them. */
   #parts: Uint8Array[] = [];
   #sent: (() => void)[] = [];
   readonly #buffers = new SpareBuffers();
@@ -20,17 +20,20 @@ export class ByteWriter {
     socket.once("close", () => (this.#hasEnded = true));
   }
 
-  /** Nobody takes what is written: the socket is gone, or is ending. */
+  /** Written bytes are dropped: the socket is gone, or is ending. */
   get isGone(): boolean {
     return this.#hasEnded || this.#socket.destroyed;
   }
 
-  /** Bytes that the socket has not taken wait in the process. */
+  /** Bytes wait in the process: the socket has not taken them. */
   get isPending(): boolean {
     return this.#parts.length > 0 || this.#socket.writableLength > 0;
   }
 
-  /** Writes parts of one message next to each other. They belong to the socket until `sent` of the last is called. */
+  /**
+   * Writes parts of one message next to each other. The parts belong to the socket until `sent` of the last write is
+   * called.
+   */
   write(parts: readonly Uint8Array[], sent?: () => void): void {
     if (this.isGone) {
       sent?.();
@@ -51,7 +54,7 @@ export class ByteWriter {
     return this.#socket.writableNeedDrain && !this.isGone;
   }
 
-  /** Resolves when the socket does not ask for a pause: a peer that reads no answers gets no more of them. */
+  /** Resolves when the socket does not ask for a pause. A peer that does not read its answers gets no more of them. */
   async drained(): Promise<void> {
     if (!this.isFull) return;
     await new Promise<void>((resolve) => {
@@ -63,7 +66,7 @@ export class ByteWriter {
     });
   }
 
-  /** Sends what waits, then ends the socket. Resolves when it has left, or the socket is gone. */
+  /** Sends the waiting bytes, then ends the socket. Resolves when the bytes have left, or the socket is gone. */
   async end(): Promise<void> {
     if (this.isGone) return;
     this.#flush();
@@ -114,7 +117,7 @@ export class ByteWriter {
   }
 }
 
-/** Where a run of parts ends that are sent as one: of short ones, as many as are joined, otherwise one. */
+/** The end of a run of parts that are sent as one. Short parts are joined; a long part is a run alone. */
 function endOfRun(parts: readonly Uint8Array[], from: number): number {
   let bytes = 0;
   let at = from;

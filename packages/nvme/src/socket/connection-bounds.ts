@@ -9,7 +9,7 @@ export interface ConnectionLimits {
   readonly maxHandshakes?: number | undefined;
   /** How long a handshake may take, in milliseconds. Default: 10,000. */
   readonly handshakeTimeoutMs?: number | undefined;
-  /** How long a peer may stop within a message or leave what it was sent untaken, in milliseconds. Default: 30,000. */
+  /** How long a peer may pause within a message, or not take sent bytes, in milliseconds. Default: 30,000. */
   readonly stallTimeoutMs?: number | undefined;
 }
 
@@ -84,8 +84,8 @@ export interface BoundedConnection {
   /** The handshake is done. False: there is no room, and the connection ends. */
   admit(): boolean;
   isAdmitted(): boolean;
-  /** Ends it, and counts that. */
+  /** Ends the connection, and counts it as refused. */
   refuse(): void;
-  /** It is over. */
+  /** The connection is over. */
   over(): void;
 }

@@ -1,4 +1,4 @@
-/** Bytes that may be under way at the same time. Takers come in order. */
+/** Bytes that may be under way at the same time. Callers are served in order. */
 export class Credit {
   #free: number;
   readonly #bytes: number;
@@ -14,7 +14,7 @@ export class Credit {
     return this.#bytes - this.#free;
   }
 
-  /** Takes bytes, at most all, or resolves when they are free and taken. The taker gives them back. */
+  /** Takes bytes, at most all, or resolves when they are free and taken. The caller gives them back. */
   take(bytes: number): Promise<void> | undefined {
     if (this.#waiting.length === 0 && this.#free >= bytes) {
       this.#free -= bytes;

@@ -6,11 +6,13 @@ import { join } from "node:path";
 import type { Complete } from "cinnabar/options";
 import { ConnectionBounds, type ConnectionCounts, type ConnectionLimits } from "./connection-bounds.ts";
 
-/** One connection, as the server's subject makes it. */
+/** One connection, as the protocol of the server implements it. */
 export interface Connection {
-  /** The peer owes bytes, or has not taken bytes. A connection that waits for neither may be silent for long. */
+  /** The peer owes bytes, or has not taken bytes. A connection that waits for neither may be silent without a limit. */
   readonly isOwed: boolean;
-  /** Serves the connection until it is over. `admitted` says that the handshake is done; false: there is no room. */
+  /**
+   * Serves the connection until it is over. `run` calls `admitted` when the handshake is done; false: there is no room.
+   */
   run(admitted: () => boolean): Promise<void>;
   /** Takes no more requests, answers those under way and ends. */
   end(): void;
@@ -65,7 +67,7 @@ export class SocketServer {
     const socketPath = path ?? join(this.#folder as string, "disk.sock");
     await removeStale(socketPath);
     await this.#listen(where, { path: socketPath });
-    // Who may open the socket may use the disk.
+    // A user that may open the socket may use the disk.
     await chmod(socketPath, 0o600);
     return socketPath;
   }
@@ -83,7 +85,7 @@ export class SocketServer {
       const { message } = cause as Error;
       throw new Error(`${where}: cannot listen: ${message}`, { cause });
     }
-    this.#server.on("error", () => {}); // of one that could not be accepted, which the next can
+    this.#server.on("error", () => {}); // one connection was not accepted; the next one may be
   }
 
   async #close(): Promise<void> {
@@ -124,7 +126,10 @@ export class SocketServer {
   }
 }
 
-/** Removes the socket of a process that ended without doing so. One where somebody listens stays, as any other file. */
+/**
+ * Removes the socket of a process that ended without doing so. A socket with a listening process stays, as any other
+ * file.
+ */
 async function removeStale(path: string): Promise<void> {
   const stat = await lstat(path).catch(() => undefined);
   if (!stat?.isSocket()) return;

@@ -7,7 +7,7 @@ export class SpareBuffers {
   readonly #spare = new Map<number, Buffer[]>();
   #bytes = 0;
 
-  /** A buffer with any content. The taker gives it back, or keeps it. */
+  /** A buffer with any content. The caller gives it back, or keeps it. */
   take(bytes: number): Buffer {
     const spare = this.#spare.get(bytes)?.pop();
     if (spare === undefined) return Buffer.allocUnsafeSlow(bytes);
@@ -15,7 +15,7 @@ export class SpareBuffers {
     return spare;
   }
 
-  /** Takes a buffer that nobody else has any more. */
+  /** Takes a buffer that no other code has any more. */
   giveBack(buffer: Buffer): void {
     const bytes = buffer.length;
     if (bytes === 0 || bytes > maxBytes) return;

@@ -1,6 +1,6 @@
 import { pduParts } from "./pdu.ts";
 
-/** The end of a connection by a fault of the peer: what a TermReq says. */
+/** A fault of the peer that ends the connection, with the fields of the TermReq. */
 export class FatalError extends Error {
   readonly fes: number;
   readonly fei: number;
@@ -14,7 +14,7 @@ export class FatalError extends Error {
   }
 }
 
-/** The parts of the TermReq that tells a peer its fault. */
+/** The parts of the TermReq that reports the fault to the peer. */
 export function terminationParts(type: number, { fes, fei, header }: FatalError): Buffer[] {
   const request = Buffer.alloc(24);
   request.writeUInt16LE(fes, 8);

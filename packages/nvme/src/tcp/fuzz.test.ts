@@ -46,7 +46,7 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
     const run = queue.run(() => true);
     const digests = { header: next(2) === 0, data: next(2) === 0 };
     const pdu = (type: number, flags: number, header: Buffer, data?: Buffer) =>
-      // Some digests are made after the mutation, since a wrong one ends the connection before all else.
+      // Some digests are made after the mutation, since a wrong digest ends the connection first.
       Buffer.concat(pduParts(type, flags, mutated(header, 4), digests, data));
     const { entry, data } = connectFields({});
     const parts = [

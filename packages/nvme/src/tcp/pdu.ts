@@ -44,7 +44,7 @@ export interface Digests {
   readonly data: boolean;
 }
 
-/** What a PDU says about itself in its first eight bytes. */
+/** The first eight bytes of a PDU. */
 export interface CommonHeader {
   readonly type: number;
   readonly flags: number;
@@ -64,8 +64,8 @@ export function parseCommon(head: Buffer): CommonHeader {
 }
 
 /**
- * The parts of a PDU, one behind the other. `header` is its header with all fields but the common ones, which this
- * fills in with the digests.
+ * The parts of a PDU, one behind the other. `header` has all fields but the common ones. This function adds the common
+ * fields and the digests.
  */
 export function pduParts(
   type: number,

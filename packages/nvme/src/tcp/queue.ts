@@ -32,10 +32,10 @@ import {
   pduType,
 } from "./pdu.ts";
 
-/** The longest data of one H2CData, which is told in ICResp. */
+/** The longest data of one H2CData. ICResp reports it to the host. */
 const maxHostDataBytes = 256 * 1024;
 
-/** What came of data that a host was asked for. `damaged`: a digest was wrong. `ended`: the queue has ended before. */
+/** The outcome of a request for the host's data. `damaged`: a digest was wrong. `ended`: the queue has ended before. */
 type Fetched = "whole" | "damaged" | "ended";
 
 /** Data that a host was asked for. */
@@ -67,7 +67,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   readonly #transfers = new Map<number, Transfer>();
   #digests: Digests = { header: false, data: false };
   #nextTag = 0;
-  /** What was written leaves, then the connection ends. Its controller, which ends with an admin queue, cuts nothing off. */
+  /** Written bytes leave, then the connection ends. The end of the controller does not cut them off. */
   #isLeaving = false;
   readonly #state = new QueueState();
   readonly #commands: QueueCommands<Arrived>;

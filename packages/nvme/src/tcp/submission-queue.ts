@@ -50,9 +50,9 @@ class Sent {
   /** How much of `fromHost` was sent, and of `toHost` received. */
   moved = 0;
   isDamaged = false;
-  /** Its caller has given it up, so that its buffers are not touched any more. */
+  /** The caller has given up the command, so that its buffers are not touched any more. */
   isAbandoned = false;
-  /** Who uses its buffers: the reader, and the socket for each part that it has not taken. */
+  /** The number of users of the buffers: the reader, and the socket once for each part that it has not taken. */
   #holds = 0;
   #settle: (() => void) | undefined;
   readonly #resolve: (answer: Answer) => void;
@@ -91,13 +91,13 @@ class Sent {
 
   abandon(reason: unknown): void {
     this.isAbandoned = true;
-    // The controller may ask for data later: those of now.
+    // The controller may ask for the data later. The copy keeps the present data.
     if (this.fromHost !== undefined && this.moved < this.fromHost.length)
       this.fromHost = Buffer.from(this.fromHost);
     this.fail(reason);
   }
 
-  /** The first end counts, once nobody uses the buffers. */
+  /** The first end counts. The command settles when the buffers are unused. */
   #end(settle: () => void): void {
     this.#settle ??= settle;
     if (this.#holds === 0) this.#settle();
@@ -221,7 +221,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
       this.#socket.setTimeout(terminationMs, () => this.#socket.destroy());
       void this.#writer.end();
     } else if (this.#oldest() !== undefined)
-      // Without a reset, the system would go on to send what the target has not taken.
+      // Without a reset, the system would still send bytes that the target has not taken.
       this.#socket.resetAndDestroy();
     else this.#socket.destroy();
     for (const sent of this.#sent.values()) sent.fail(new QueueLostError(true, reason));
@@ -295,7 +295,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
 
   /** Takes one PDU. False at the end of the connection. @throws FatalError for one that is wrong. */
   async #next(): Promise<boolean> {
-    // No PDU of a target is shorter.
+    // The shortest PDU of a target has 24 bytes.
     const header = this.#reader.take(24) ?? (await this.#reader.read(24));
     if (header === undefined) return false;
     const common = parseCommon(header);
