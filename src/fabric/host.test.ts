@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { hostOfAddress, localAddressTowards, numericHost } from "./host.ts";
 
-/** What opening a datagram socket, and looking a name up, fail with. */
+/** The failure of opening a datagram socket and of looking a name up. */
 const fault = vi.hoisted(() => ({ refusal: undefined as { code: string } | undefined }));
 vi.mock("node:dgram", async (original) => {
   const { EventEmitter } = await import("node:events");

@@ -24,7 +24,7 @@ export async function numericHost(host: string): Promise<string> {
 export async function numericHosts(host: string): Promise<readonly string[]> {
   if (isIP(host) !== 0) return [plainAddress(host)];
   try {
-    // Loaded where a name must be resolved, which most programs never need.
+    // Loaded on demand, because most programs resolve no name.
     const { lookup } = await import("node:dns/promises");
     return byTurns((await lookup(host, { all: true })).map(({ address }) => address));
   } catch (cause) {
@@ -58,11 +58,12 @@ const local = (code: RpcCode, message: string, cause: unknown) => new RpcError({
 
 /** Node's permission model, where it is on. Node's types of 20 do not have it. */
 const { permission } = process as { permission?: { has(scope: string): boolean } };
-/** Before Node 25 the model does not know of the network. */
+/** Before Node 25 the model does not govern the network. */
 const governsNetwork = permission !== undefined && process.allowedNodeEnvironmentFlags.has("--allow-net");
 
 /**
- * Node's sockets throw what the permission model forbids from a callback of Node's own, which nobody can catch.
+ * Throws where the permission model forbids the network. Node's sockets would throw from a callback of Node, and no
+ * caller could catch that error.
  *
  * @throws RpcError `permission_denied` where this process may not use the network.
  */
@@ -77,7 +78,7 @@ const networkDenied = (cause: unknown): RpcError =>
     cause,
   );
 
-/** Why the network was not even asked, by the code of Node's error; undefined if it was. */
+/** Why the request failed before the network, by the code of Node's error; undefined if it did not. */
 function obstacle(cause: unknown): RpcError | undefined {
   const { code } = cause as NodeJS.ErrnoException;
   const lack = noDescriptors[code ?? ""];
@@ -85,7 +86,7 @@ function obstacle(cause: unknown): RpcError | undefined {
   return code === "ERR_ACCESS_DENIED" ? networkDenied(cause) : undefined;
 }
 
-/** The local address that the system would send from. Connects a datagram socket to find it, which sends nothing. */
+/** The local address that the system would send from. Connects a datagram socket to find it; this sends nothing. */
 export async function localAddressTowards(host: string, port: number): Promise<string> {
   try {
     return await sourceTowards(host, port);
@@ -123,8 +124,8 @@ export function hostOfAddress(address: Uint8Array): string {
 }
 
 /**
- * What one owner of addresses holds for sure, as a key of maps: the IPv4 address, or the /64 network of an IPv6 address,
- * in a raw tcp address; a raw address of another kind as it is.
+ * The network that one owner certainly holds, as a key of maps. Of a raw tcp address it is the IPv4 address, or the /64
+ * network of the IPv6 address. A raw address of another kind is its own key.
  */
 export function networkOfAddress(address: Uint8Array): string {
   const host = hostOfAddress(address);

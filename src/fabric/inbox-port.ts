@@ -24,7 +24,7 @@ const invalid = 22; // EINVAL
 const maxNotificationExtents = 4;
 const noBytes = new Uint8Array(0);
 
-/** Something that a port has to tell. */
+/** An event that a port reports. */
 interface Entry {
   readonly kind: number;
   readonly status: number;
@@ -38,8 +38,8 @@ interface Entry {
 }
 
 /**
- * The part that the ports in TypeScript share: slots, registered memory, and an inbox of what has happened, which the
- * next progress delivers through the completion ring.
+ * The part that the ports in TypeScript share: slots, registered memory, and an inbox of events. The next progress
+ * delivers the events through the completion ring.
  */
 export abstract class InboxPort {
   readonly slab: Buffer;
@@ -54,9 +54,9 @@ export abstract class InboxPort {
   readonly receiveDepth: number;
   /** How many entries wait in the inbox. Only this class sets it. */
   unread = 0;
-  /** Whoever brings the next entries wakes the port by `wakeNow`. */
+  /** The code that brings the next entries wakes the port by `wakeNow`. */
   wakesItself = false;
-  /** More lies elsewhere, and `gather` gets it: the port does not sleep. */
+  /** More entries wait elsewhere, and `gather` gets them: the port does not sleep. */
   protected hasMore = false;
   readonly #receiveSlots: number[] = [];
   /** Receive slots whose entries are in the ring. The next progress frees them. */
@@ -64,7 +64,7 @@ export abstract class InboxPort {
   /** Entries that are not in the ring yet, oldest first. */
   #inbox: Entry[] = [];
   #armed = false;
-  /** The port wakes when what runs now has ended. */
+  /** The port wakes when the current turn has ended. */
   #wakesSoon = false;
   #mostReceived = 0;
   #mostUnread = 0;
@@ -119,7 +119,7 @@ export abstract class InboxPort {
     this.#arrive({ kind: completion.peerGone, status: connectionAborted, token: address });
   }
 
-  /** The peer behind an address is not waited for any more. */
+  /** The port no longer waits for the peer behind an address. */
   protected dropPeer(address: number): void {
     this.#inbox = this.#inbox.filter(({ kind, token }) => kind !== completion.peerGone || token !== address);
     this.unread = this.#inbox.length;
@@ -147,7 +147,7 @@ export abstract class InboxPort {
     return count;
   }
 
-  /** Puts what lies elsewhere into the inbox. */
+  /** Moves entries that wait elsewhere into the inbox. */
   protected gather(): void {}
 
   /**
@@ -183,7 +183,7 @@ export abstract class InboxPort {
     if (!this.#armed || this.wakesItself) return;
     this.#armed = false;
     this.#wakesSoon = true;
-    // Not within the turn of the sender. What runs then only sets the next turn of this engine.
+    // Not within the turn of the sender. The wake-up only schedules the next turn of this engine.
     realTimers.nextTick(this.#wakeSoon);
   }
 
@@ -193,7 +193,7 @@ export abstract class InboxPort {
     this.onWake();
   };
 
-  /** Something has come while nothing of the port runs: a sleeping port wakes within this call. */
+  /** An entry has come while the port does nothing: a sleeping port wakes within this call. */
   protected wakeNow(): void {
     if (!this.#armed && !this.#wakesSoon) return;
     this.disarm();
@@ -225,7 +225,7 @@ export abstract class InboxPort {
     this.move(op, address, extents, this.completions.expectTransfer(listener), notification);
   }
 
-  /** Begins a transfer. `endTransfer` tells of its end. */
+  /** Begins a transfer. `endTransfer` reports its end. */
   protected abstract move(
     op: TransferOp,
     address: number,
@@ -234,7 +234,7 @@ export abstract class InboxPort {
     notification: bigint | undefined,
   ): void;
 
-  /** No other thread speaks for this one while its event loop is blocked. */
+  /** No other thread answers for this thread while its event loop is blocked. */
   vouch(_address: number, _vouch: Vouch): void {}
 
   unvouch(_address: number): void {}
@@ -301,7 +301,7 @@ export abstract class InboxPort {
     };
   }
 
-  /** Nothing arrives any more, and what was posted ends with `status`. */
+  /** No more entries arrive, and posted work ends with `status`. */
   protected abandon(status: number): void {
     this.#inbox = [];
     this.unread = 0;

@@ -25,7 +25,7 @@ export interface MemEndpoint {
 /** The link from one port to another. */
 export interface MemLink {
   readonly port: MemEndpoint;
-  /** The link carries nothing any more. Only a fabric of a test breaks links. */
+  /** The link carries no more messages. Only the fabric of a test breaks links. */
   broken: boolean;
 }
 
@@ -92,7 +92,7 @@ export class MemFabric<P extends MemEndpoint = MemEndpoint> {
     from.endTransfer(token, 0, moved);
   }
 
-  /** Removes a port and tells its peers that it is gone. */
+  /** Removes a port and notifies its peers. */
   remove(port: MemEndpoint): void {
     this.ports.delete(port.name);
     for (const other of this.ports.values())

@@ -5,7 +5,7 @@ import { access, type Extent, type PortSink, type TransferOp } from "./port.ts";
 const layout = { slotBytes: 64, sendSlots: 4, receiveSlots: 2 };
 let open: Node[] = [];
 
-/** A port with what it heard. */
+/** A port that records its events. */
 class Node {
   readonly port: MemPort;
   readonly messages: string[] = [];
@@ -36,7 +36,7 @@ class Node {
     this.port.send(address, slot, text.length, { onSent: (status) => this.sent.push(status) });
   }
 
-  /** Transfers; what is heard of it is `[status, bytes]`. */
+  /** Transfers; the result is `[status, bytes]`. */
   transfer(
     op: TransferOp,
     address: number,

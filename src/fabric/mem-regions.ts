@@ -14,7 +14,7 @@ export interface MemRegion {
   readonly bytes: Uint8Array;
   readonly access: number;
   readonly key: bigint;
-  /** Transfers in progress on the memory. Only a fabric of a test has any. */
+  /** Transfers in progress on the memory. Only the fabric of a test has any. */
   users: number;
   onReleased: (() => void) | undefined;
 }

@@ -79,7 +79,7 @@ const doorbells = (): number[] =>
 
 const copyingAt = 64;
 
-/** Counts a port's copies on, as one does that begins or ends a copy. */
+/** Advances a port's count of copies, as the begin or the end of a copy does. */
 function countCopy(doorbell: number): void {
   const memory = openSync("/proc/self/mem", "r+");
   const word = Buffer.alloc(4);
@@ -295,7 +295,7 @@ describe.each(["shm", "tcp"] as const)("a full send queue over %s", (scheme) => 
       }
       a.progress(0, sink);
     };
-    // Until the provider takes no more: for a while nothing has come back, though this side makes progress.
+    // Until the provider's queues are full: no completion comes for a while, though this side makes progress.
     for (let quiet = 0, had = -1; quiet < 200; quiet = sent === had ? quiet + 1 : 0) {
       had = sent;
       sendAll();

@@ -182,7 +182,7 @@ export class NativePort implements Port {
     return this.#addon.processOf(this.#id, address) ?? undefined;
   }
 
-  /** A guard answers for a peer whose loop is busy, and little is under way before its answer. */
+  /** A guard answers for a peer with a blocked loop, and few bytes are under way before its answer. */
   heard(): number {
     return 0;
   }
@@ -289,7 +289,7 @@ export class NativePort implements Port {
   arm(): boolean {
     if (this.#closed) return false;
     const status = this.#addon.arm(this.#id);
-    // That messages have left is no reason to stay awake.
+    // Sent messages are no reason to stay awake.
     if (status > 1) this.#completions.deliver(status - 1, this, nobody);
     return status > 0;
   }
@@ -359,7 +359,7 @@ export class NativePort implements Port {
     this.#unreleased = [];
   }
 
-  /** Checks some of them, in turn: a peer can delay thousands for any time. */
+  /** Checks some withdrawn regions, in turn: a peer can delay thousands of them for any time. */
   #releaseAgain(): void {
     for (const { index, onReleased } of this.#unreleased.splice(0, releasesAtOnce))
       this.deregister(index, onReleased);

@@ -4,7 +4,7 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { NativeError } from "./libfabric/native-error.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme } from "./libfabric/url.ts";
 
-/** Why a port could not be opened, with what the user can do. */
+/** Why a port could not be opened, and the user's remedy. */
 export function openError(error: NativeError, url: FabricUrl): RpcError {
   const { scheme, host, port, name } = url;
   const where =

@@ -33,7 +33,7 @@ export async function openConnectingPort(target: Target, layout: PortLayout): Pr
 /** Whether `port` can reach `target` from the address that it is bound to. */
 export function canReach(port: Port, target: Target): boolean {
   if (port.scheme !== target.scheme) return false;
-  // A socket leaves from wherever the way to the target begins.
+  // The system chooses the local address of a socket.
   if (!hasHosts(port.scheme) || isSocketScheme(port.scheme)) return true;
   const bound = parseUrl(port.url).host;
   return bound === target.from || (isWildcard(bound) && isIP(bound) === isIP(target.from));

@@ -4,8 +4,8 @@ import type { Scheme } from "./libfabric/url.ts";
 import type { Target } from "./target.ts";
 
 /**
- * Bits of the access of `register`: what peers may do. `local`: only this port uses the memory. `source`: and it only
- * sends from there.
+ * Bits of the access of `register`: the rights of peers. `local`: only this port uses the memory. `source`: this port
+ * only sends from there.
  */
 export const access = { local: 0, remoteRead: 1, remoteWrite: 2, source: 4 } as const;
 
@@ -17,8 +17,8 @@ export interface SendListener {
    */
   onSent(status: number, detail?: number): void;
   /**
-   * The peer takes nothing now, and many slots are taken: the message waits elsewhere, and its slot is free. `onSent`
-   * follows.
+   * The peer takes no messages now, and many slots are taken: the message waits elsewhere, and its slot is free.
+   * `onSent` follows.
    */
   onParked?(): void;
 }
@@ -41,8 +41,8 @@ export interface Extent {
 /** Gets the completion of a posted transfer. */
 export interface TransferListener {
   /**
-   * `status` is 0, or a positive error number of libfabric. At least `bytes` moved. The provider does not touch the
-   * memory any more.
+   * `status` is 0, or a positive error number of libfabric. At least `bytes` moved. The provider no longer touches the
+   * memory.
    */
   onTransferred(status: number, bytes: number): void;
 }
@@ -60,15 +60,15 @@ export interface PortSink {
   /** The port did not keep connections of others. `counts` holds all since it opened. */
   onTurnedAway?(port: Port, counts: TurnedAway): void;
   /**
-   * The connection with the peer behind an address has ended, and all that came by it was delivered. The peer may live,
-   * and what was sent last may be lost. Only where it is known: over tcp.
+   * The connection with the peer behind an address has ended, and everything that came through it was delivered. The
+   * peer may live, and the last messages to it may be lost. Only where the end is known: over tcp.
    */
   onDisconnected?(port: Port, address: number): void;
-  /** All that the ports had has been delivered. True: the sink has deferred some of it, and wants another turn soon. */
+  /** All entries of the ports were delivered. True: the sink has deferred some work, and needs another turn soon. */
   onTurnEnd?(): boolean;
 }
 
-/** Takes nothing in. */
+/** Ignores everything. */
 export const nobody: PortSink = {
   onMessage() {},
   onMessageLost() {},
@@ -95,20 +95,20 @@ export interface Vouch {
   /** How long the guard sends messages in one absence. */
   readonly forMs: number;
   /**
-   * Seals each message that the guard sends (src/security/sealing/sealed-message.ts has the layout). A native port takes the
-   * cipher over: it is nobody else's then, so that no count of its is used twice.
+   * Seals each message that the guard sends (src/security/sealing/sealed-message.ts has the layout). A native port
+   * takes ownership of the cipher, so that no count of it is used twice.
    */
   readonly seal: NativeCipher | undefined;
 }
 
-/** A cipher of the addon that its owner gives away. */
+/** A cipher of the addon. Its owner can give it away. */
 export interface NativeCipher {
-  /** The addon's handle. It has another owner from now on. -1: the cipher is not of the addon. */
+  /** Gives the addon's handle to a new owner and returns it. -1: the cipher is not of the addon. */
   release(): number;
 }
 
 /**
- * Absences of this thread that the guard of a port noticed: of more than a few milliseconds, while a peer had a session
+ * Absences of this thread that the guard of a port noticed: longer than a few milliseconds, while a peer had a session
  * or a grant at the port.
  */
 export interface Absences {
@@ -173,8 +173,8 @@ export interface Port {
   readonly reportsDeath: boolean;
   /**
    * Whether a withdrawn key is dead for every peer, and `onReleased` means that no transfer uses it. If false (tcp
-   * without a watch over its sockets), a transfer that has begun may continue: only the peer's message, or its end, is
-   * certain.
+   * without a watch over its sockets), a transfer that has begun may continue. Then only the peer's message, or the end
+   * of the peer, is certain.
    */
   readonly revokesKeys: boolean;
   /** How many addresses can be in use at once: as many as the queues of the provider hold (verbs), or Infinity. */
@@ -182,7 +182,7 @@ export interface Port {
   /** Whether the provider breaks the connection without a reason when it refuses a transfer (tcp, verbs). */
   readonly refusesSilently: boolean;
 
-  /** Whether events of the loop make all its progress. Polling such a port finds nothing that they do not bring. */
+  /** Whether events of the loop make all its progress. Polling such a port finds no further entries. */
   readonly isEventDriven: boolean;
 
   /** How many messages the port has received. Its completions count them. */
@@ -201,8 +201,8 @@ export interface Port {
   /** Removes an address. Work that waits for it ends with an error. */
   forget(address: number): void;
   /**
-   * A number that grows when bytes of the peer come which are no message yet, such as those of transfers. Constant
-   * where such bytes prove no living process: RMA of shared memory and devices goes on while the peer stands still.
+   * A number that grows when bytes of the peer come before a whole message, such as those of transfers. Constant where
+   * such bytes prove no living process: RMA of shared memory and devices continues while the peer stands still.
    */
   heard(address: number): number;
   /** The process behind an address, where the kernel says who it is: over shm. */
@@ -218,7 +218,8 @@ export interface Port {
   absences(): Absences;
 
   /**
-   * Takes a free send slot and returns its offset in the slab. -1: there is none for a sender that holds `held` slots.
+   * Takes a free send slot and returns its offset in the slab. -1: no slot is free for a sender that holds `held`
+   * slots.
    */
   takeSlot(held?: number): number;
   returnSlot(offset: number): void;
@@ -228,8 +229,8 @@ export interface Port {
   send(address: number, slot: number, bytes: number, listener: SendListener): void;
 
   /**
-   * Registers memory for peers, or for transfers of this side. `holder`: the address of the one peer that is given the
-   * key. Undefined where several are, or none: then the withdrawal waits for all of them.
+   * Registers memory for peers, or for transfers of this side. `holder`: the address of the only peer that gets the
+   * key. Undefined for several holders, or for no holder: then the withdrawal waits for every peer.
    */
   register(
     memory: ArrayBufferLike,
@@ -239,8 +240,8 @@ export interface Port {
     holder?: number,
   ): RegisteredMemory;
   /**
-   * Withdraws the memory: its key is refused from now on. Calls `onReleased`, now or later, when this port does not
-   * touch the memory any more. With `revokesKeys`, no peer touches it either.
+   * Withdraws the memory: its key is refused from now on. Calls `onReleased`, now or later, when this port no longer
+   * touches the memory. With `revokesKeys`, no peer touches it either.
    */
   deregister(index: number, onReleased?: () => void): void;
   /**
@@ -257,8 +258,8 @@ export interface Port {
   ): void;
 
   /**
-   * Makes progress, and delivers entries to `sink`. Spins for at most `spinUs` if there are none. Returns the number of
-   * entries.
+   * Makes progress, and delivers entries to `sink`. Spins for at most `spinUs` if there are no entries. Returns the
+   * number of entries.
    */
   progress(spinUs: number, sink: PortSink): number;
   /**
@@ -268,8 +269,8 @@ export interface Port {
   /** How many spins ended with an entry, mod 2^32. */
   readonly spinCaught: number;
   /**
-   * Puts the port to sleep. True: `onWake` follows. False: there is something to do. That messages have left is no such
-   * thing: their listeners are called before this returns.
+   * Puts the port to sleep. True: `onWake` follows. False: there is work to do. Sent messages are no such work: their
+   * listeners are called before this returns.
    */
   arm(): boolean;
   /**
@@ -308,7 +309,7 @@ export interface PortLayout {
   readonly receiveSlots: number;
   /** TCP connections that others may make. Default: any number. */
   readonly maxConnections?: number;
-  /** How long a TCP connection of somebody whom the port does not know is kept, in milliseconds. Default: for ever. */
+  /** How long a TCP connection of an unknown peer is kept, in milliseconds. Default: without a limit. */
   readonly maxIdleConnectionMs?: number;
   /** The engine has the option `security`. Default: false. */
   readonly secured?: boolean;
@@ -321,9 +322,9 @@ export interface PortLayout {
 export const defaultLayout: PortLayout = { slotBytes: 16 * 1024, sendSlots: 64, receiveSlots: 256 };
 
 /**
- * The eager limit by transport: a body that fits a slot travels in its message, a longer one by rendezvous. The limit is
- * where a message was faster with one call in flight and with many (docs/design/bulk.md). Devices keep the default: they
- * pin every slot when the port opens.
+ * The eager limit by transport: a body that fits a slot travels in its message, a longer one by rendezvous. The limits
+ * come from measurements: below them a message was faster, with one call in flight and with many (docs/design/bulk.md).
+ * Devices keep the default, because they pin every slot when the port opens.
  */
 const slotBytes: Readonly<Partial<Record<Scheme, number>>> = {
   mem: 32 * 1024,

@@ -3,7 +3,7 @@ import type { Scheme } from "./libfabric/url.ts";
 /** Fastest first: within this process, within this host, then the network. Other fabrics come last. */
 const preferred: readonly Scheme[] = ["mem", "shm", "verbs", "tcp", "net+unix", "net+pipe", "net"];
 
-/** The URLs of one engine in the order in which they are worth trying. URLs of one scheme keep their order. */
+/** The URLs of one engine, the fastest transport first. URLs of one scheme keep their order. */
 export function fastestFirst(urls: readonly string[]): string[] {
   return [...urls].sort((a, b) => rank(a) - rank(b));
 }

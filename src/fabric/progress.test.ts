@@ -46,7 +46,7 @@ function setUp(flush: () => boolean = () => false) {
   const port = new FakePort();
   const progress = new Progress();
   progress.sink = sink;
-  // Asked in every turn, as an outbox that always has something.
+  // Polled in every turn, as an outbox that always has messages.
   const queue: Flushable = {
     flushQueued: false,
     flush() {
@@ -98,7 +98,7 @@ describe("progress", () => {
       port.onWake();
       return spins.includes(0);
     });
-    // A turn for each message then, not half a millisecond of them; two more where the policy polls again in between.
+    // One turn for each message, not half a millisecond of turns. The policy may poll again in between: two more turns.
     const { arms } = port;
     const from = spins.length;
     await until(() => port.arms === arms + 1);
@@ -170,7 +170,7 @@ describe("progress", () => {
       if (steps !== stepsBefore) early.push(port.turns);
       port.turns++;
       nowMs += 1 / 64;
-      // What a caller does with an answer: many microtasks, the last of which must run before the next turn.
+      // The work of a caller with an answer: many microtasks, the last of which must run before the next turn.
       stepsBefore = steps + 100;
       void (async () => {
         for (let i = 0; i < 100; i++) {

@@ -17,7 +17,7 @@ export interface Turns {
   wake(): void;
   /** Calls `flush` at the end of this turn, before anything is awaited. */
   flushSoon(queue: Flushable): void;
-  /** Work has begun that goes on behind this turn, in microtasks: the turn must not wait for what may arrive. */
+  /** Work of this turn continues in microtasks: the turn must not wait for further entries. */
   goOn(): void;
 }
 
@@ -25,13 +25,14 @@ export interface Turns {
  * Drives the ports of one engine on its thread. It polls while there is traffic, and sleeps on the file descriptors of
  * the ports otherwise.
  *
- * In a turn queued messages leave and entries are delivered. Then microtasks run: handlers and callers continue. Behind
- * them the next turn begins: as a tick (`process.nextTick`) if the last one found something, else in the next turn of
- * the event loop (`setImmediate`). Ticks go on for at most `mostTicksMs`, less where the loop has other work.
- * After `lingerMs` without traffic the ports are armed, and nothing runs until one wakes. Polling has a tenth of the
+ * In a turn queued messages leave and entries are delivered. Then microtasks run: handlers and callers continue. After
+ * the microtasks the next turn begins. It is a tick (`process.nextTick`) if the last turn found entries, else a turn of
+ * the event loop (`setImmediate`). Ticks continue for at most `mostTicksMs`, or less where the loop has other work.
+ * After `lingerMs` without traffic the ports are armed, and no turn runs until one wakes. Polling has a tenth of the
  * latency of a wake-up or less (docs/design/progress.md). It stops so that an idle engine costs nothing. When other
- * processes need the processors, polling has a hundred times the latency: nothing spins then, a port that wakes is
- * polled in the callback of its descriptor, and the ports are armed as soon as no entry is there.
+ * processes need the processors, polling has a hundred times the latency. Then no port spins, a port that wakes is
+ * polled in the callback of its descriptor, and the ports are armed as soon as they have no entry. polled in the
+ * callback of its descriptor, and the ports are armed as soon as no entry is there.
  */
 export class Progress implements Turns {
   readonly #ports = new Set<Port>();
@@ -48,10 +49,10 @@ export class Progress implements Turns {
   #ticks = false;
   /** When the turn that runs, or the last one, began. */
   #turnMs = 0;
-  /** When the event loop was given its last turn, and when that was over. */
+  /** When the event loop got its last turn, and when that turn was over. */
   #leftMs = 0;
   #loopedMs = 0;
-  /** For how many turns of the loop it is still taken for busy: it had other work than this. */
+  /** The number of further turns in which the loop counts as busy with other work. */
   #busyLoops = 0;
   #slowPoll: NodeJS.Timeout | undefined;
   #slowPollMs = 1;
@@ -60,7 +61,7 @@ export class Progress implements Turns {
   #delivering = false;
   #closed = false;
   readonly #spinPolicy = new SpinPolicy();
-  /** No port gains anything by polling. */
+  /** No port needs polling. */
   #isEventDriven = false;
   /**
    * How long one native call spins, which saves turns of the loop. Two ports must not wait for each other, so they yield
@@ -69,11 +70,11 @@ export class Progress implements Turns {
   #spinUs = spinUs;
   /** The last turn has received messages. */
   #hasReceived = false;
-  /** This thread has work behind this turn. */
+  /** This thread has work after this turn. */
   #goesOn = false;
-  /** The sink has put work off until the end of the next turn. */
+  /** The sink has deferred work until the end of the next turn. */
   #deferred = false;
-  /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
+  /** The last turn found no entry, and the ports do not sleep: an entry that comes now was caught by polling. */
   #looking = false;
   #activeMs = 0;
 
@@ -104,7 +105,7 @@ export class Progress implements Turns {
       return;
     }
     // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the loop,
-    // but what follows it would then need a turn more, and a look at all descriptors.
+    // but the work after it would then need one more turn, and a check of all descriptors.
     this.#disarm(true);
     runDetached(this.#wakeTurn, port);
   }
@@ -118,8 +119,8 @@ export class Progress implements Turns {
   };
 
   /**
-   * The next turn begins behind this one's microtasks if this one found something, else when the loop has turned. The
-   * loop's turn is set at once, so it keeps its place among those of others.
+   * The next turn begins after this turn's microtasks if this turn found entries, else after a turn of the loop. The
+   * loop's turn is scheduled at once, so it keeps its place among others.
    */
   #schedule(active: boolean): void {
     this.#scheduled ??= armDetached(realTimers.setImmediate, this.#loopTurn);
@@ -128,17 +129,17 @@ export class Progress implements Turns {
     this.#tickSoon(this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs));
   }
 
-  /** Behind this turn's microtasks the next turn begins, or only the event loop's time. */
+  /** After this turn's microtasks the next turn begins, or only the event loop's time. */
   #tickSoon(isTurn: boolean): void {
     this.#ticks = isTurn;
-    // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
+    // Ticks run before microtasks. A tick that a microtask sets runs when no microtask is left.
     armDetached(behindMicrotasks, this.#setTick);
   }
 
   readonly #setTick = (): void => realTimers.nextTick(this.#tick);
 
   readonly #tick = (): void => {
-    // Up to here the time was this engine's and its callers', and not the loop's.
+    // The time up to here belonged to this engine and its callers, not to the loop.
     this.#leftMs = realTimers.now();
     if (!this.#ticks) return;
     this.#ticks = false;
@@ -203,7 +204,7 @@ export class Progress implements Turns {
     return sent;
   }
 
-  /** Polls one port or all. Returns whether anything arrived. */
+  /** Polls one port or all. Returns whether any entry arrived. */
   #progress(spinUs: number, nowMs: number, only?: Port): boolean {
     let active = false;
     this.#delivering = true;
@@ -239,7 +240,7 @@ export class Progress implements Turns {
     this.#scheduled = undefined;
   }
 
-  /** Runs a turn, and then what woke this engine in it. */
+  /** Runs a turn, and then the work that woke this engine during the turn. */
   #run(nowMs: number, woken?: Port): void {
     this.#turnMs = nowMs;
     this.#runs = true;
@@ -257,11 +258,11 @@ export class Progress implements Turns {
   #turn(nowMs: number): void {
     const sent = this.#flush();
     const blocks = this.#blocks(nowMs);
-    // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
+    // Beside busy processes each poll costs a system call. `arm` polls once, and finds the entries that have come.
     if (blocks && !this.#goesOn && !this.#deferred && !this.#wanted && this.#sleep()) return;
     const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs, nowMs);
     if (this.#closed) return;
-    // Answers that handlers gave at once do not wait for the next turn.
+    // Answers that handlers gave at once leave in this turn.
     this.#flush();
     if (arrived || sent) {
       this.#activeMs = nowMs;
@@ -280,7 +281,7 @@ export class Progress implements Turns {
     const arrived = this.#progress(0, nowMs, woken);
     if (this.#closed) return;
     this.#flush();
-    // The tick most often goes back to sleep, so no turn of the loop is set that it would have to take back.
+    // After this tick the ports mostly sleep again, so no turn of the loop is scheduled that would be cancelled.
     if (arrived) this.#tickSoon(true);
     else this.#schedule(false);
   }
@@ -312,7 +313,7 @@ export class Progress implements Turns {
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
     this.#looking = false;
-    // A turn that is due would find the ports asleep.
+    // A scheduled turn would find the ports asleep.
     realTimers.clearImmediate(this.#scheduled);
     this.#scheduled = undefined;
     this.#ticks = false;
@@ -330,10 +331,10 @@ export class Progress implements Turns {
 /** How long to poll after the last traffic. A longer time helps slow ping-pong, a shorter one saves CPU. */
 const lingerMs = 0.5;
 const spinUs = 10;
-/** How long turns may follow each other as ticks before the event loop has its turn, and where it has other work. */
+/** How long turns may follow each other as ticks before the event loop has its turn. Less where it has other work. */
 const mostTicksMs = 0.1;
 const busyTicksMs = 0.02;
-/** A turn of the loop that takes longer has other work. For how many further turns that is remembered. */
+/** A turn of the loop that takes longer has other work. The loop then counts as busy for so many further turns. */
 const idleLoopMs = 0.01;
 const rememberedLoops = 32;
 const slowestPollMs = 16;

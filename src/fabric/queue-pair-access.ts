@@ -37,7 +37,7 @@ export function queuePairError({ bytes, ...failure }: QueuePairFailure): RpcErro
   return fabricError({ provider: "verbs", ...failure, message: obstacle ?? failure.message });
 }
 
-/** Why `listenQueuePairs` failed, with what the user can do. */
+/** Why `listenQueuePairs` failed, and the user's remedy. */
 export function queuePairListenError(error: NativeError, host: string, port: number): RpcError {
   return openError(error, { scheme: "verbs", host, port, name: "" });
 }

@@ -3,7 +3,7 @@ import { SpinPolicy } from "./spin-policy.ts";
 
 const blocks = (policy: SpinPolicy, nowMs: number) => nowMs < policy.blocksUntilMs;
 
-/** A policy and the sums that a port would tell it. */
+/** A policy and the sums that a port would report to it. */
 function setUp() {
   const policy = new SpinPolicy();
   let lostUs = 0;

@@ -1,17 +1,17 @@
 /**
  * Decides whether a port polls or blocks while it waits (docs/design/progress.md).
  *
- * A spin that meets what it waits for saves a wake-up by the kernel. A spin that loses its processor waits until every
- * other process had a turn: milliseconds, where the kernel would have woken a sleeper within tens of microseconds. The
- * policy keeps an account of both. When the account is negative, ports block in the kernel for a stretch of time. Each
- * stretch is twice as long as the last, until spinning pays again.
+ * A successful spin saves a wake-up by the kernel. A spin that loses its processor waits until every other process had
+ * a turn. That takes milliseconds, where the kernel would have woken a sleeper within tens of microseconds. The policy
+ * keeps an account of both. When the account is negative, ports block in the kernel for a stretch of time. Each stretch
+ * is twice as long as the last, until spinning pays again.
  */
 export class SpinPolicy {
   #balanceUs = trialUs;
   #stretchMs = shortestMs;
   /** Until then ports block in the kernel instead of polling. */
   blocksUntilMs = 0;
-  /** The totals that it knows of: how much time spins have lost, and how many met what they waited for. */
+  /** The last totals: the time that spins have lost, and the number of spins that met an entry. */
   lostUs = 0;
   caught = 0;
 
@@ -35,8 +35,8 @@ export class SpinPolicy {
 
 /**
  * The credit for one successful spin. A wake-up costs some 25 µs more than a poll. On a half-busy machine a sleeper
- * waits for the processor as well, so blocking must win clearly: on a busy machine it does, since each successful spin
- * there comes with losses of milliseconds.
+ * waits for the processor as well, so the credit is higher. On a busy machine blocking still wins clearly, because each
+ * successful spin there comes with losses of milliseconds.
  */
 const caughtUs = 100;
 /** How much a trial of spinning may lose, and how much credit can build up: one scheduler turn, and four. */

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
 
 /**
- * Warns that a port which others than this machine can reach hands their bytes to libfabric unchecked: a few of them
+ * Warns about a port that other machines can reach and that hands their bytes to libfabric unchecked. A few such bytes
  * can end the process (docs/design/tcp.md).
  */
 export function warnIfUnfiltered(url: string, host: string): void {

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import type { Addon } from "./addon.ts";
 
-/** Every function of the addon, so that one of another build is told apart before a call fails. */
+/** Every function of the addon. A file of another build lacks some, and is found before a call fails. */
 const functions: Readonly<Record<keyof Addon, true>> = {
   load: true,
   providers: true,

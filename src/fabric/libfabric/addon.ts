@@ -95,7 +95,7 @@ export interface OpenRequest {
   readonly receiveSlots: number;
   /** TCP connections that others may make; those of strangers, and idle ones, end first. */
   readonly maxConnections: number;
-  /** How long a TCP connection of somebody whom the port does not know is kept, in milliseconds. */
+  /** How long a TCP connection of an unknown peer is kept, in milliseconds. */
   readonly maxIdleConnectionMs: number;
   /** The engine has secrets: the process lets no other copy from its memory. */
   readonly secured: boolean;
@@ -135,19 +135,19 @@ export interface OpenedPort {
   /** Most bytes of one read or write, over all its extents. */
   readonly maxTransferBytes: number;
   /**
-   * How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm,
-   * ofi_rxm) or leaves out how long they were (net).
+   * The bytes that a write can report to its target without a message: 8. It is 0 where the provider carries no such
+   * bytes (shm, ofi_rxm) or does not report the length of the write (net).
    */
   readonly immediateBytes: number;
   /** Null for shm. */
   readonly granted: GrantedAttributes | null;
   /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
-  /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
+  /** True if the port reports a peer's death at once by a `peerGone` completion (shm). */
   readonly reportsDeath: boolean;
   /**
-   * True if nobody is in the middle of using the memory any more when `deregister` returns 0: it waits for them (shm,
-   * tcp), or the device stops them (verbs).
+   * True if no peer uses the memory when `deregister` returns 0: it waits for the peers (shm, tcp), or the device stops
+   * them (verbs).
    */
   readonly revokesKeys: boolean;
   /** How many peers the provider's queues have room for; 0: any number. */
@@ -156,22 +156,24 @@ export interface OpenedPort {
   readonly watchesSockets: boolean;
   /** True if the gauges of connections count: `watchesSockets`, and shm. */
   readonly countsConnections: boolean;
-  /** True if bytes of anybody who can connect reach a provider that believes them (docs/design/tcp.md). */
+  /** True if unchecked bytes of any peer that can connect reach the provider (docs/design/tcp.md). */
   readonly trustsStreams: boolean;
-  /** True if a transfer that its owner refuses breaks the connection, without a reason (tcp, verbs). */
+  /** True if the refusal of a transfer breaks the connection, without a reason (tcp, verbs). */
   readonly refusesSilently: boolean;
 }
 
 /** A TCP connection of the provider's. Those of a port are numbered from 1 on; `up`: both sides have said hello. */
 export interface NativeConnection {
   readonly number: number;
-  /** Where the other side listens: its raw address, as `admit` takes it. Not its port until the other side tells it. */
+  /**
+   * The raw address at which the other side listens, as `admit` takes it. Its port is known when that side sends it.
+   */
   readonly peer: Uint8Array;
   readonly inbound: boolean;
   readonly up: boolean;
 }
 
-/** Something that Cinnabar changes in another library, or in the process, because of a fault. */
+/** A run-time change to another library, or to the process, because of a fault. */
 export interface PatchReport {
   /** The name for `CINNABAR_NO_PATCHES` and `CINNABAR_PATCHES`. */
   readonly name: string;
@@ -189,7 +191,7 @@ export interface PatchReport {
   readonly state: "not needed" | "off" | "ready" | "applied";
   /** The setting of the environment that switches it off, for example "CINNABAR_NO_PATCHES=tcp-sockets". */
   readonly switchOff: string;
-  /** The setting that applies an optional patch, or one for a version outside the table; "" where there is none. */
+  /** The setting that applies an optional patch, or one for a version outside the table; "" without such a setting. */
   readonly switchOn: string;
 }
 
@@ -208,9 +210,9 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
   load(candidates: readonly string[]): LoadReport;
   /** Probes the provider table. Needs a successful `load`. */
   providers(): ProviderReport[];
-  /** What the providers that suit this libfabric offer. Needs a successful `load`. */
+  /** What the providers that fit this libfabric offer. Needs a successful `load`. */
   domains(): DomainReport[];
-  /** What is changed in libraries on this machine. Needs a successful `load`. */
+  /** Changes to libraries on this machine. Needs a successful `load`. */
   patches(): PatchReport[];
 
   open(request: OpenRequest): OpenedPort | NativeError;
@@ -222,7 +224,7 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
 
   /**
    * Makes a peer's raw address sendable and returns its index (>= 0), or a negated error. For shm it meets the peer's
-   * doorbell, and fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call wants one
+   * doorbell. It fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call needs one
    * `forget`.
    */
   admit(port: number, address: Uint8Array): number;
@@ -248,15 +250,15 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
     seal?: number,
   ): number;
   unvouch(port: number, address: number): void;
-  /** How often the port's thread was absent while somebody could miss it; the present absence included. */
+  /** Absences of the port's thread that a peer could notice, with the present one: their number and their length. */
   absences(port: number): { readonly count: number; readonly totalMs: number; readonly longestMs: number };
   /**
    * Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have.
    */
   forget(port: number, address: number): void;
   /**
-   * Who is behind an address, as the kernel noted it when the peer connected or listened (SO_PEERCRED). Null where the
-   * transport has no way to know: everywhere but over shm.
+   * The process behind an address. The kernel noted it when the peer connected or listened (SO_PEERCRED). Null over
+   * every transport but shm.
    */
   processOf(port: number, address: number): NativeProcess | null;
 
@@ -281,17 +283,16 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
     holder?: number,
   ): number;
   /**
-   * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port
-   * still uses the memory, or a live peer is in the middle of a copy that may (`revokesKeys`): call again until it
-   * returns 0.
+   * Withdraws the key at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port
+   * still uses the memory, or a live peer may be copying to or from it (`revokesKeys`). Call again until it returns 0.
    */
   deregister(port: number, region: number): number;
 
   /**
    * One-sided read (get) into, or write (put) from, local regions: the first `count` entries of the extents' buffer.
-   * Returns 0 when posted or queued: one `transfer` completion with `token` (0 … 2^32-1) follows, with the first error,
-   * if any. Writes complete when the data is in place. What the peer has not lent ends with FI_ENOKEY (266), EACCES
-   * (13) or ERANGE (34) on shm, and nothing is moved from that extent on; with ECANCELED on tcp.
+   * Returns 0 when posted or queued. One `transfer` completion with `token` (0 … 2^32-1) follows, with the first error,
+   * if any. Writes complete when the data is in place. A refusal on shm ends with FI_ENOKEY (266), EACCES (13) or
+   * ERANGE (34), and no bytes are moved from the refused extent on. A refusal on tcp ends with ECANCELED.
    */
   read(port: number, address: number, count: number, token: number): number;
   /**
@@ -302,14 +303,14 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
   write(port: number, address: number, count: number, token: number, notification?: bigint): number;
 
   /**
-   * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`
-   * microseconds while there are none. Returns the number of entries now readable in the ring.
+   * Posts consumed receive slots again, retries waiting operations, and reaps completions into the ring. Spins for at
+   * most `spinUs` microseconds while there are no completions. Returns the number of entries now readable in the ring.
    */
   progress(port: number, spinUs: number): number;
 
   /**
-   * Prepares to sleep. Returns 1 + n when asleep (`onWake` will come) with n entries in the ring, all of messages that
-   * have left; 0 when there is something to do now; or a negated error.
+   * Prepares to sleep. Returns 1 + n when asleep: `onWake` follows, and the ring has n entries, all of messages that
+   * have left. Returns 0 when there is work now, or a negated error.
    */
   arm(port: number): number;
   /**
@@ -321,8 +322,8 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
   setRef(port: number, keepsProcessAlive: boolean): void;
 
   /**
-   * The connections that are open, in no order, and how many were made so far. Keep `made` of one time: once every open
-   * connection has a higher number, no peer of that time can write any more. Empty and 0 unless `watchesSockets`.
+   * The open connections, in no order, and how many were made so far. Once every open connection has a higher number
+   * than an earlier value of `made`, no peer of that time can write. Empty and 0 unless `watchesSockets`.
    */
   connections(port: number): { readonly open: readonly NativeConnection[]; readonly made: number };
 
@@ -339,13 +340,14 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
   crc32c(bytes: Uint8Array, seed: number): number;
 
   /**
-   * Calls `onLostPages` on this thread whenever this process has met a page that a file of `mapFile` had lost, from now
-   * on and for as long as the thread lives; again without an effect. Returns "", or why that cannot be had.
+   * Calls `onLostPages` on this thread whenever this process has met a page that a file of `mapFile` had lost. Holds
+   * for the life of the thread; a second call has no effect. Returns "", or why the watch is not possible.
    */
   watchLostPages(onLostPages: () => void): string;
   /**
-   * Maps a file on a thread of libuv's pool (docs/design/mapped-files.md): buffers of at most 2^32 bytes each, in order,
-   * which `release` detaches. With `allocates` space for all bytes is allocated first, and the file made as long.
+   * Maps a file on a thread of libuv's pool (docs/design/mapped-files.md). The buffers have at most 2^32 bytes each, in
+   * order, and `release` detaches them. With `allocates`, space for all bytes is allocated first, and the file is
+   * extended to that length.
    */
   mapFile(
     file: number,

@@ -13,7 +13,7 @@ import { packageFolder } from "./own-files.ts";
  * processes that share memory on a host must have the same version.
  */
 
-/** Who names a path, or where the file comes from. */
+/** The setting that names a path, or the source of the file. */
 export type Origin =
   | "CINNABAR_ADDON"
   | "CINNABAR_LIBFABRIC"
@@ -27,7 +27,7 @@ export interface Candidate {
   readonly origin: Origin;
 }
 
-/** Paths of the package's files; empty where this code cannot tell where it is. */
+/** Paths of the package's files; empty where this code does not know its own path. */
 export interface OwnFiles {
   readonly built: readonly string[];
   readonly bundledAddon: readonly string[];
@@ -58,7 +58,7 @@ export function libfabricCandidates(env: NodeJS.ProcessEnv, files: OwnFiles): Ca
   return named === "system" ? [system, ...bundled] : [...bundled, system];
 }
 
-/** Where this package has its files, whether they are there or not. */
+/** Paths of this package's files, whether they exist or not. */
 export function ownFiles(): OwnFiles {
   const folder = packageFolder();
   const isModule = (import.meta.url as string | undefined) !== undefined;

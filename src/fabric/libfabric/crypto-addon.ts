@@ -7,14 +7,14 @@ export interface CryptoAddon {
    * Returns a handle for `closeAead`; -ENOSYS (-38) where libcrypto does not have the suite, or is missing.
    */
   openAead(suite: number, seals: boolean, key: Uint8Array, iv: Uint8Array): number;
-  /** Cleanses the key. The handle names nothing then, until some 2,000 others have had its place. */
+  /** Cleanses the key. The handle is invalid from now on; its number returns after some 2,000 others. */
   closeAead(aead: number): void;
   /** The ciphers of this thread that are open, for leak checks. */
   aeads(): number;
   /**
-   * Seals `bytes` bytes in place, behind `aadBytes` bytes that stay clear at `at` of `memory`, and writes the tag of 16
-   * bytes behind them. The nonce is the iv XOR `number` (0 … 2^53-1). Returns 0; -EINVAL (-22) for a number that is not
-   * higher than the last one.
+   * Seals `bytes` bytes in place. They follow `aadBytes` bytes that stay clear, at `at` of `memory`. Writes the tag of
+   * 16 bytes after them. The nonce is the iv XOR `number` (0 … 2^53-1). Returns 0; -EINVAL (-22) for a number that is
+   * not higher than the last one.
    */
   sealMessage(
     aead: number,
@@ -24,7 +24,7 @@ export interface CryptoAddon {
     bytes: number,
     number: number,
   ): number;
-  /** The reverse. Returns 0, or -EBADMSG (-74) for what is not genuine, and has written zeros over it. */
+  /** The reverse. Returns 0, or -EBADMSG (-74) for bytes that are not genuine, after writing zeros over them. */
   openMessage(
     aead: number,
     memory: Uint8Array,

@@ -5,7 +5,7 @@ import type { NativeError } from "./native-error.ts";
 
 /** Memory of files, as JavaScript sees it: buffers on mappings of the addon. */
 
-/** What a device says to memory of a file in the page cache, as EFAULT or EOPNOTSUPP. */
+/** A device's error for memory of a file in the page cache: EFAULT or EOPNOTSUPP. */
 export const pinsNoFiles =
   'the device pins no pages of a file for writing: use memory of engine.pool and copy, or the access "read"';
 
@@ -21,13 +21,13 @@ export interface Mapping {
   readonly bytes: number;
   /** Stores go to the file. Otherwise they stay in this process. */
   readonly writable: boolean;
-  /** Space for all bytes is allocated first, and the file made as long as that. */
+  /** Space for all bytes is allocated first, and the file is extended to that length. */
   readonly allocates: boolean;
 }
 
 /**
- * Maps the file behind a descriptor. The buffers show it from its first byte on, 4 GiB each but for the last one. A
- * buffer that is collected or released lets go of the mapping. Work and waiting are off the event loop.
+ * Maps the file behind a descriptor. The buffers show it from its first byte on, 4 GiB each except the last one. A
+ * buffer that is collected or released ends its part of the mapping. Work and waiting are off the event loop.
  *
  * @throws RpcError `unavailable` without the addon.
  */
@@ -68,11 +68,11 @@ export function releaseFile(buffer: ArrayBuffer): void {
 }
 
 /**
- * Whether the buffer shows a file that has lost bytes since it was mapped: somebody truncated it, or its storage failed.
- * What was lost reads as zeros.
+ * Whether the buffer shows a file that has lost bytes since it was mapped: a process truncated it, or its storage
+ * failed. Lost bytes read as zeros.
  */
 export function isDamaged(buffer: ArrayBufferLike): boolean {
-  // Asked for each use of memory, mostly where no file is mapped.
+  // Called for each use of memory, mostly where no file is mapped.
   return anyShown && shown.has(buffer) && addonIfThere()?.isDamaged(buffer) === true;
 }
 

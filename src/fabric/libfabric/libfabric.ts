@@ -8,18 +8,18 @@ import { otherRuntime } from "./runtime.ts";
 import type { SocketScheme } from "./url.ts";
 
 /*
- * Finds the addon and libfabric at first use, never at import, and keeps the story for `providers()`.
+ * Finds the addon and libfabric at first use, never at import, and keeps the attempts for `providers()`.
  */
 
 /** One candidate path of the addon. `reason` says why it was not used; it is empty for the one in use. */
 export interface AddonAttempt {
   readonly path: string;
-  /** Who names the path, or where the file comes from. */
+  /** The setting that names the path, or the source of the file. */
   readonly origin: Origin;
   readonly reason: string;
 }
 
-/** What became of loading libfabric. */
+/** The result of loading libfabric. */
 export interface LoadReport {
   readonly loaded: boolean;
   /** The file in use, without links; "" if none. */
@@ -66,7 +66,7 @@ function tryAddon(path: string): string {
 function load(native: Addon): LoadReport {
   if (loadReport?.loaded) return loadReport;
   const candidates = libfabricCandidates(process.env, ownFiles());
-  // A file of the package that is not there says nothing; a path that somebody names does.
+  // A missing file of the package is not reported; a missing path of a setting is.
   const isWorthTrying = ({ path, origin }: Candidate) =>
     origin !== "bundled with the package" || fileFault(path) === "";
   const chosen = candidates.filter(isWorthTrying);

@@ -1,6 +1,6 @@
 import { otherRuntime } from "./runtime.ts";
 
-/** What a machine is, as far as it decides whether there is an addon for it. */
+/** The properties of a machine that decide whether an addon exists for it. */
 export interface Machine {
   readonly platform: NodeJS.Platform;
   readonly arch: string;

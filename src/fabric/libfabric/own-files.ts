@@ -1,9 +1,9 @@
 import { dirname, isAbsolute, join } from "node:path";
 
 /*
- * The package's files and modules. A bundle has left them where the package is installed. There `import.meta.url` is
- * undefined (CommonJS of esbuild), or names the file as it was on the machine that made the bundle (webpack): then the
- * program's folder tells where to look, and at last the working folder.
+ * The package's files and modules. A bundle leaves them in the installed package. In a bundle `import.meta.url` is
+ * undefined (CommonJS of esbuild), or names the file on the machine that made the bundle (webpack). Then the package is
+ * looked for from the program's folder, and at last from the working folder.
  */
 
 let required: NodeJS.Require | undefined;
@@ -15,15 +15,15 @@ export function ownRequire(): NodeJS.Require {
 }
 
 /**
- * The folder of the installed package, for what a bundle has left there; undefined where there is none. The package
- * finds itself by its own name.
+ * The folder of the installed package, for the files that a bundle leaves there; undefined if it is not installed. The
+ * package finds itself by its own name.
  */
 export function packageFolder(): string | undefined {
   for (const origin of origins()) {
     try {
       return dirname(requireFrom(origin).resolve("cinnabar/package.json"));
     } catch {
-      // Not from there.
+      // Not installed there.
     }
   }
   return undefined;
@@ -39,7 +39,7 @@ function origins(): string[] {
 }
 
 function requireFrom(origin: string): NodeJS.Require {
-  // Not imported: webpack puts a function of its own in the place of an imported `createRequire`.
+  // Not imported: webpack replaces an imported `createRequire` with its own function.
   const { createRequire } = process.getBuiltinModule("node:module");
   return createRequire(origin);
 }

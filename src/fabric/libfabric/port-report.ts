@@ -49,8 +49,8 @@ export interface ConnectionCounts {
   /** Incoming connections ended since the port opened, because what came was not the fabric's protocol. */
   readonly malformed: number;
   /**
-   * Connections ended since the port opened: there were more than `limits.maxConnections`, they had begun messages and
-   * did not go on while many did so, or they belonged to no session for `limits.maxIdleConnectionMs`.
+   * Connections ended since the port opened, for three reasons: there were more than `limits.maxConnections`; they had
+   * unfinished messages while many others had, too; or they belonged to no session for `limits.maxIdleConnectionMs`.
    */
   readonly shed: number;
 }

@@ -35,7 +35,7 @@ export interface QueuePairAddon extends PageAddon {
   openQueuePair(listener: number, pair: number, sends: number, receives: number): number;
   /** Accepts its connection. Receives are posted before. */
   acceptQueuePair(listener: number, pair: number): number;
-  /** Ends the connection, or refuses it. No event of it comes any more, and no device touches memory for it. */
+  /** Ends the connection, or refuses it. No event of it follows, and no device touches memory for it. */
   closeQueuePair(listener: number, pair: number): void;
   /** `address` and `key` are of the peer's memory, for a read and a write. */
   postToQueuePair(
@@ -49,6 +49,6 @@ export interface QueuePairAddon extends PageAddon {
     address?: bigint,
     key?: number,
   ): number;
-  /** Writes what has happened to the buffer for events. Returns how many they are. More of them make another call. */
+  /** Writes new events to the buffer for events, and returns their number. Further events cause another call. */
   takeQueuePairEvents(listener: number): number;
 }

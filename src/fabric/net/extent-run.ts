@@ -52,12 +52,12 @@ export class ExtentRun {
     return this.#walk(from, false);
   }
 
-  /** Lets go of the memory. What comes for it is skipped. */
+  /** Releases the memory. Bytes that come for it are skipped. */
   drop(): void {
     this.#stretches = [];
   }
 
-  /** Counts bytes that went nowhere. Nothing is copied after that. */
+  /** Counts bytes that are discarded. After this call no bytes are copied. */
   skip(bytes: number): void {
     this.moved += bytes;
   }

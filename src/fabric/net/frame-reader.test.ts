@@ -35,7 +35,7 @@ function seeded(seed: number): () => number {
   };
 }
 
-/** Hears frames as text. */
+/** Records frames as text. */
 class Heard implements FrameSink {
   isFull = false;
   readonly frames: string[] = [];
@@ -125,7 +125,7 @@ describe("a frame reader", () => {
   });
 });
 
-/** A socket that hears what it is told, and writes at once. */
+/** A socket that records its writes and completes them at once. */
 class FakeSocket extends EventEmitter {
   destroyed = false;
   setNoDelay(): void {}

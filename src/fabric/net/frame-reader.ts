@@ -2,9 +2,9 @@ import { FrameFault, frameKind, headerBytes, headerFault } from "./frame.ts";
 
 /** Takes the frames of a connection, in order. */
 export interface FrameSink {
-  /** Takes nothing more now: reading stops, and goes on later. */
+  /** The sink is full now: reading stops, and continues later. */
   readonly isFull: boolean;
-  /** A whole frame lies at `at`, `length` bytes with its header. The sink copies what it keeps. */
+  /** A whole frame lies at `at`, `length` bytes with its header. The sink copies the bytes that it keeps. */
   onFrame(bytes: Buffer, at: number, length: number): void;
   /** Bytes of a transfer, as they come: `left` more belong to the same frame. The sink copies them. */
   onBytes(kind: number, request: number, word: number, bytes: Buffer, left: number): void;
@@ -13,8 +13,8 @@ export interface FrameSink {
 const leastPartialBytes = 512;
 
 /**
- * Cuts a stream into frames. A length is checked before memory is taken for it: at most one frame is held in part, in
- * memory that grows with what has come. Bytes of transfers are never held.
+ * Cuts a stream into frames. A length is checked before memory is taken for it. At most one partial frame is held, in
+ * memory that grows with the bytes that have come. Bytes of transfers are never held.
  */
 export class FrameReader {
   readonly #slotBytes: number;
@@ -79,7 +79,7 @@ export class FrameReader {
     return end;
   }
 
-  /** Keeps what has come of a frame: first of its header, then of the whole. */
+  /** Keeps the bytes of a partial frame: first of its header, then of the whole. */
   #hold(chunk: Buffer, at: number): number {
     const wanted = this.#held < headerBytes ? headerBytes : (this.#partial as Buffer).readUInt32LE(0);
     const end = Math.min(at + wanted - this.#held, chunk.byteLength);

@@ -5,7 +5,7 @@ import { headerBytes, mostPieceBytes, writeHeader } from "./frame.ts";
 const shortBytes = 128 * 1024;
 /** A piece is not begun in less. */
 const leastPieceBytes = 4096;
-/** For the longest piece, with short frames before it: long writes wake the reader less often for the same bytes. */
+/** Room for the longest piece after short frames: long writes wake the reader less often for the same bytes. */
 const longBytes = mostPieceBytes + leastPieceBytes;
 /** Buffers of one connection that the socket has not written yet. */
 const mostUnderWay = 2;
@@ -13,8 +13,8 @@ const mostUnderWay = 2;
 const mostKeptBytes = 2 * 1024 * 1024;
 
 /**
- * Buffers that a port keeps for its connections. A connection that writes nothing has none. Long ones are for pieces
- * alone: only a peer that has a key gets any.
+ * Buffers that a port keeps for its connections. A connection without writes has no buffer. Long buffers are for pieces
+ * only, and only a peer with a key gets pieces.
  */
 export class WriteBuffers {
   /** Free short ones. */
@@ -32,8 +32,8 @@ export class WriteBuffers {
 }
 
 /**
- * Writes frames to a socket. All frames of a turn lie in one buffer, which is one write. Everything is copied, so the
- * socket never holds memory of others. A socket that does not write keeps two buffers, and then there is no room.
+ * Writes frames to a socket. All frames of a turn lie in one buffer, which is one write. All bytes are copied, so the
+ * socket never holds memory of others. A socket that does not write keeps two buffers; after that there is no room.
  */
 export class FrameWriter {
   readonly #socket: Socket;
@@ -81,7 +81,7 @@ export class FrameWriter {
     return bytes;
   }
 
-  /** What was collected goes to a long buffer. */
+  /** Moves the collected frames to a long buffer. */
   #lengthen(): void {
     const before = this.#buffer;
     if (before?.byteLength === longBytes) return;
@@ -102,7 +102,7 @@ export class FrameWriter {
     this.#socket.write(buffer.subarray(0, used), this.#onWritten);
   }
 
-  /** The oldest write has ended. One that failed keeps its buffer: nobody knows whether the socket has let go of it. */
+  /** The oldest write has ended. A failed write keeps its buffer, because the socket may still use it. */
   readonly #onWritten = (error?: Error | null): void => {
     if (error) return;
     this.#buffers.put(this.#underWay.shift() as Buffer);

@@ -24,7 +24,7 @@ export const frameKind = {
   get: 3,
   /** Announces the bytes of the extents. */
   put: 4,
-  /** Bytes of a put. With a word other than 0 the put is given up. */
+  /** Bytes of a put. A word other than 0 cancels the put. */
   putBytes: 5,
   /** Bytes that answer a get. */
   gotBytes: 6,
@@ -112,7 +112,7 @@ export function writeExtents(into: Buffer, at: number, extents: readonly PeerExt
   }
 }
 
-/** @throws FrameFault for extents that are empty, or too long for numbers. */
+/** @throws FrameFault for extents that are empty or too long. */
 export function readExtents(from: Buffer, at: number, count: number): PeerExtent[] {
   const extents: PeerExtent[] = [];
   for (let i = 0; i < count; i++, at += extentBytes) {

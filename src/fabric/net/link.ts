@@ -10,10 +10,10 @@ export interface LinkOwner extends TransferOwner {
   readonly slab: Buffer;
   readonly slotBytes: number;
   readonly buffers: WriteBuffers;
-  /** How much waits for the port's next turn, and how much it takes at most. */
+  /** How much waits for the port's next turn, and how much the port takes at most. */
   readonly unread: number;
   readonly receiveDepth: number;
-  /** A connection is being read, and wakes the port by `onReadable` when it is through. */
+  /** A connection is being read. It wakes the port by `onReadable` afterwards. */
   wakesItself: boolean;
   deliver(message: Uint8Array): void;
   endSend(token: number, status: number): void;
@@ -37,7 +37,7 @@ interface WaitingMessage {
   readonly bytes: Uint8Array;
 }
 
-/** Bytes that a full port leaves unread before the socket pauses. Then the peer feels it. */
+/** Bytes that a full port leaves unread before the socket pauses. Then the peer meets backpressure. */
 const mostUnreadBytes = 64 * 1024;
 /** Bytes that the messages of one connection hold before the port's next turn. */
 const mostInboxBytes = 128 * 1024;
@@ -60,7 +60,7 @@ export class Link implements FrameSink {
   isDirty = false;
   /** Ends it where it has no session for too long. Its port sets it. */
   timer: NodeJS.Timeout | undefined;
-  /** Nothing is sent and nothing is read any more. */
+  /** The link sends and reads no more. */
   isOver = false;
   /** Why it ended; undefined where the peer closed it. */
   error: NodeJS.ErrnoException | FrameFault | undefined;
@@ -71,12 +71,12 @@ export class Link implements FrameSink {
   #parked = 0;
   #chunks: Buffer[] = [];
   #at = 0;
-  /** Bytes that have come, and that no turn has taken. */
+  /** Bytes that have come and that no turn has taken. */
   unreadBytes = 0;
   #heard = 0;
-  /** What its messages hold that wait for the port's next turn. */
+  /** Bytes that this connection's messages hold until the port's next turn. */
   #inboxBytes = 0;
-  /** Nothing more comes. */
+  /** No more bytes come. */
   hasEnded = false;
 
   /** `readsInPlace`: the socket calls `onRead`, and has no "data". */
@@ -103,7 +103,9 @@ export class Link implements FrameSink {
     );
   }
 
-  /** See `Port.heard`. Bytes that wait here have come, though this side is too busy to read more. */
+  /**
+   * See `Port.heard`. It counts the bytes that wait here: they have come, though this side is too busy to read more.
+   */
   heard(): number {
     if (this.unreadBytes > 0) this.#heard++;
     return this.#heard;
@@ -142,7 +144,7 @@ export class Link implements FrameSink {
     if (this.#waiting.length > 0 || (this.transfers.isUsed && this.transfers.hasWork)) this.#write();
   };
 
-  /** Writes what waits, as far as the socket takes it. */
+  /** Writes the waiting frames, as far as the socket takes them. */
   #write(): void {
     if (this.isOver) return;
     const writer = this.#writer;
@@ -166,12 +168,12 @@ export class Link implements FrameSink {
     this.#owner.endSend(token, status);
   }
 
-  /** A transfer was asked for. */
+  /** This side has asked for a transfer. */
   goOn(): void {
     this.#write();
   }
 
-  /** The turn is over: what was collected leaves in one write. */
+  /** The turn is over: the collected frames leave in one write. */
   flush(): void {
     this.isDirty = false;
     if (!this.isOver) this.#writer.flush();
@@ -180,9 +182,9 @@ export class Link implements FrameSink {
   // ---- what arrives -------------------------------------------------------------------------------------------------
 
   /**
-   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once. What the
-   * layers above must hear waits in the inbox for the next turn. A socket that pauses for each turn would leave the
-   * kernel's buffer full, and TCP slow.
+   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once.
+   * Entries for the layers above wait in the inbox for the next turn. A socket that pauses for each turn would leave
+   * the kernel's buffer full, and TCP slow.
    */
   onRead(chunk: Buffer): void {
     if (this.isOver) return;
@@ -260,14 +262,14 @@ export class Link implements FrameSink {
 
   // ---- the end ------------------------------------------------------------------------------------------------------
 
-  /** Nobody uses an address any more: what waits for it ends. */
+  /** An address is no longer used: the work that waits for it ends. */
   forget(address: number, status: number): void {
     this.addresses.delete(address);
     this.transfers.abandon(status, address);
     this.#drop(status, (message) => message.address === address);
   }
 
-  /** What was written leaves, then the connection ends. */
+  /** The written frames leave, then the connection ends. */
   close(status: number): void {
     if (this.isOver) return;
     this.flush();

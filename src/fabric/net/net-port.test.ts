@@ -20,7 +20,7 @@ const keyRejected = 266;
 let open: Node[] = [];
 let sockets: Socket[] = [];
 
-/** A port with what it heard. */
+/** A port that records its events. */
 class Node {
   readonly port: NetPort;
   readonly messages: string[] = [];
@@ -76,7 +76,7 @@ class Node {
     return true;
   }
 
-  /** Transfers; what is heard of it is `[status, bytes]`. */
+  /** Transfers; the result is `[status, bytes]`. */
   transfer(
     op: TransferOp,
     address: number,
@@ -277,7 +277,7 @@ describe("net port", () => {
     expect(await refused("read", { key: writable.key })).toBe(13);
     expect(await refused("read", { remote: 1n })).toBe(34);
     expect(await refused("write", { key: writable.key, remote: 2n ** 64n - 1n })).toBe(34);
-    // The first extent is good; nothing of it is written.
+    // The first extent is good; no byte of it is written.
     const good = { ...part, key: writable.key };
     const [status] = await settled(a.transfer("write", there, [good, { ...good, remote: 1n }]));
     expect(status).toBe(34);
@@ -516,7 +516,7 @@ describe("a stranger at a net port", () => {
       () => socket.write(frame(frameKind.message, new Uint8Array(1)).subarray(0, 1)),
       5,
     );
-    // The length of the first header is made of such bytes.
+    // These bytes form the length of the first header.
     await until(() => seen.ended);
     clearInterval(drip);
     expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1, malformed: 0 });
@@ -594,7 +594,7 @@ describe("a stranger at a net port", () => {
         socket.pause();
         for (const bytes of [hello, ...frames]) {
           if (socket.writableLength > 0) await turn();
-          // What waits on this side is one and the same message.
+          // The same message waits on this side each time.
           if (socket.writableLength > 2 ** 20) break;
           socket.write(bytes);
         }

@@ -24,7 +24,7 @@ import { readInPlace, takeOver } from "./read-memory.ts";
 import { SocketFile } from "./socket-file.ts";
 
 const timedOut = 110; // ETIMEDOUT
-/** Accepted connections whose peers have not said hello: how many there may be, and how long each. */
+/** Limits of accepted connections before the peer's hello: their number, and the time of each. */
 const mostUngreeted = 1024;
 const helloMs = 5000;
 const longestTimerMs = 2 ** 31 - 1;
@@ -47,7 +47,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   readonly refusesSilently = false;
   readonly maxPeers = Number.POSITIVE_INFINITY;
   readonly isEventDriven = true;
-  /** The sockets' events make progress; no work needs to be looked for. */
+  /** The events of the sockets make progress; the port needs no polling for work. */
   readonly busy = false;
 
   readonly buffers = new WriteBuffers();
@@ -57,7 +57,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   readonly #maxConnections: number;
   readonly #maxIdleMs: number;
   readonly #links = new Set<Link>();
-  /** Accepted connections whose peers have said nothing, oldest first. */
+  /** Accepted connections before the peer's hello, oldest first. */
   readonly #ungreeted = new Set<Link>();
   /** Routes that wait for the peer's hello. */
   readonly #dials = new Map<Link, { resolve(route: Route): void; reject(error: Error): void }>();
@@ -95,7 +95,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     return new NetPort(url.scheme as SocketScheme, urlOf({ ...url, port }), layout, server, file);
   }
 
-  /** Opens a port that only connects. Nobody can reach it. */
+  /** Opens a port that only connects. No peer can connect to it. */
   static connecting(scheme: SocketScheme, layout: PortLayout): NetPort {
     const name = randomBytes(8).toString("hex");
     const url = urlOf({ scheme, host: "0.0.0.0", port: 0, name: scheme === "net+unix" ? `/${name}` : name });
@@ -117,7 +117,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.#server = server?.unref();
     this.#file = file;
     server?.on("connection", (socket) => this.#accept(socket));
-    // Without a descriptor the system refuses the connection.
+    // Without a file descriptor the system refuses the connection.
     server?.on("error", () => this.turnAway(++this.#refused, this.#malformed));
   }
 
@@ -163,7 +163,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     return link;
   }
 
-  /** Ends the connection after so long if it has no session then, whatever has come meanwhile; 0: never. */
+  /** Ends the connection after `ms` if it has no session then, whatever bytes have come; 0: never. */
   #limit(link: Link, ms: number): void {
     realTimers.clearTimeout(link.timer);
     if (ms === 0 || link.isOver) return;
@@ -206,7 +206,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.#lose(link, connectionAborted);
   }
 
-  /** A connection has ended, or ends now. Its users hear of it. */
+  /** A connection has ended, or ends now. Its users are notified. */
   #lose(link: Link, status: number): void {
     if (!this.#links.delete(link)) return;
     this.#ungreeted.delete(link);
@@ -265,7 +265,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     if (link === undefined || link.isOver) this.endSend(slot, connectionAborted);
   }
 
-  /** More than half of the slots are taken: peers that take nothing must not keep them. */
+  /** Parks a message when more than half of the slots are taken: peers that take no messages must not keep them. */
   park(slot: number): number {
     if (this.sendSlots.free * 2 > this.sendSlots.count) return -1;
     const token = this.#freeTokens.pop() ?? firstParked + this.#tokens++;
@@ -302,7 +302,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.hasMore = this.#readable.length > 0;
   }
 
-  /** All frames of a turn leave together: when what runs now has ended. */
+  /** All frames of a turn leave together, at the end of the current turn. */
   flushSoon(link: Link): void {
     if (link.isDirty) return;
     link.isDirty = true;
@@ -322,7 +322,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     return randomBytes(8).readBigUInt64LE();
   }
 
-  /** Nothing holds the memory: pieces are copied when they are written and when they arrive. */
+  /** No operation holds the memory: pieces are copied when they are written and when they arrive. */
   deregister(index: number, onReleased?: () => void): void {
     this.memory.delete(index);
     onReleased?.();

@@ -26,7 +26,7 @@ export function urlOf({ scheme, host, port, name }: Place): string {
   return scheme === "net" ? formatHostUrl("net", host, port) : `${scheme}://${name}`;
 }
 
-/** Why nothing listens at a URL. */
+/** Why the system cannot listen at a URL. */
 export function listenError(error: NodeJS.ErrnoException, url: string): RpcError {
   if (error.code === "ERR_ACCESS_DENIED")
     return new RpcError({
@@ -56,7 +56,7 @@ const listenReasons: Readonly<Record<string, string>> = {
 const isPathGone = ({ code }: NodeJS.ErrnoException) => code === "ENOENT" || code === "ENOTDIR";
 const noPath = "this user may not create a socket there, or the folder does not exist";
 
-/** Why a connection could not be made; `error` is undefined where the peer ended it before its hello. */
+/** Why a connection failed; `error` is undefined where the peer ended it before its hello. */
 export function connectError(error: NodeJS.ErrnoException | FrameFault | undefined): RpcError {
   const code = error instanceof FrameFault ? notTheProtocol : connectCode(error?.code);
   return fabricError({ provider, op: "connect", code, cause: error });
@@ -72,8 +72,8 @@ const connectionRefused = 111;
 const unknownError = 256; // FI_EOTHER
 
 /**
- * The return address of a peer: where it connects from, as a socket address of Linux, and a name that nobody can
- * guess. Layers above count what peers hold by the host in it.
+ * The return address of a peer: the socket address it connects from, in the form of Linux, and a name that cannot be
+ * guessed. Layers above count each peer's use by the host in it.
  */
 export function returnAddress({ remoteAddress = "", remotePort = 0 }: Socket): Buffer {
   const host = remoteAddress.replace(/^::ffff:(?=\d+\.)/, "").replace(/%.*/, "");

@@ -14,7 +14,7 @@ async function pair(): Promise<[Socket, Socket]> {
   return [accepted, connecting];
 }
 
-/** Reads to `buffer`, and tells of each read. */
+/** Reads to `buffer`, and reports each read. */
 function into(buffer: Uint8Array, onRead: (text: string) => void): ReadsInPlace {
   const callback = (bytes: number): boolean => {
     onRead(Buffer.from(buffer.subarray(0, bytes)).toString());

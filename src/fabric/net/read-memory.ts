@@ -2,15 +2,15 @@ import { type OnReadOpts, Socket } from "node:net";
 import { otherRuntime } from "../libfabric/runtime.ts";
 
 /*
- * Node reads each 64 KiB from a socket to new memory. Faster than the garbage collector returns it, a transfer takes new
- * pages, and the page faults cost several times as much as the reading.
+ * Node reads each 64 KiB from a socket to new memory. A fast transfer takes new pages faster than the garbage collector
+ * returns old ones. The page faults then cost several times as much as the reading.
  */
 
 const bufferBytes = 256 * 1024;
 
 /**
- * One for all sockets of this thread: what was read is taken out before anything else is read. Windows gives the memory
- * to the kernel before the bytes come, so there sockets cannot share it.
+ * One buffer for all sockets of this thread: its bytes are taken out before the next read. Windows gives the memory to
+ * the kernel before the bytes come, so sockets cannot share it there.
  */
 const canShare = otherRuntime() === "" && process.platform !== "win32";
 let shared: Buffer | undefined;
@@ -21,8 +21,8 @@ export interface ReadsInPlace {
 }
 
 /**
- * Options of a socket, so that it reads to memory which is used again. `take` gets what was read, and keeps none of it.
- * Undefined where sockets tell by "data".
+ * Options of a socket, so that it reads to memory which is used again. `take` gets the bytes of each read, and keeps no
+ * reference to them. Undefined where sockets report reads by "data".
  */
 export function readInPlace(take: (bytes: Buffer) => void): ReadsInPlace | undefined {
   if (!canShare) return undefined;
@@ -41,8 +41,8 @@ interface Internals {
 }
 
 /**
- * A socket that reads in place, on the handle of one that was accepted and has read nothing. The accepted one is gone
- * then. Undefined where Node has no such handle: the accepted socket is left as it is.
+ * A socket that reads in place, on the handle of an accepted socket that has read no bytes. The accepted socket is
+ * detached then. Undefined where Node has no such handle; the accepted socket is unchanged.
  */
 export function takeOver(accepted: Socket, inPlace: ReadsInPlace): Socket | undefined {
   const internals = accepted as Socket & Internals;

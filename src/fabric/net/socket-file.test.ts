@@ -159,7 +159,7 @@ describe("a port at a path", () => {
 
   it("leaves the socket of its successor when it closes", async () => {
     const port = await listen();
-    // Somebody clears the folder, as scripts do before they start a server.
+    // A script removes the file, as some do before they start a server.
     unlinkSync(path);
     await foreignServer(path);
     port.close();

@@ -2,7 +2,7 @@ import { linkSync, lstatSync, rmdirSync, unlinkSync } from "node:fs";
 import { chmod, lstat, mkdtemp, readdir, rename, unlink } from "node:fs/promises";
 import { type Server, Socket } from "node:net";
 
-/** How often the remains of dead owners are removed before somebody else's success counts. */
+/** How often the remains of dead owners are removed before another process's success counts. */
 const mostTries = 100;
 
 /**
@@ -90,7 +90,7 @@ export class SocketFile {
     this.#isLinked = true;
   }
 
-  /** Removes the socket. What somebody else has put there meanwhile stays. */
+  /** Removes the socket. A socket of another process at this path stays. */
   remove(): void {
     ignoring(() => {
       if (!this.#isLinked) return;

@@ -31,7 +31,7 @@ interface Asked {
   readonly extents: readonly Extent[];
   readonly run: ExtentRun;
   readonly notification: bigint | undefined;
-  /** Its listener has heard of its end: nothing touches its memory any more. */
+  /** Its listener is notified of its end: no operation touches its memory after that. */
   settled: boolean;
 }
 
@@ -100,7 +100,7 @@ export class Transfers {
     this.#waiting.push({ op, address, token, extents: own, run, notification, settled: false });
   }
 
-  /** Ends what this side asked for at an address; without one, all of it. */
+  /** Ends the transfers that this side asked for at an address; without an address, all of them. */
   abandon(status: number, address?: number): void {
     const isMeant = (asked: Asked) => address === undefined || asked.address === address;
     const dropped = this.#waiting.filter(isMeant);
@@ -186,7 +186,7 @@ export class Transfers {
     );
     if (run.total > mostTransferBytes) throw new FrameFault(`a transfer has ${run.total} bytes`);
     const served: Served = { op, run, notification, status: run.check() };
-    // A peer without a key may ask for much, and then send nothing.
+    // A peer without a key may ask for many bytes, and then send none.
     if (served.status !== 0) run.drop();
     this.#served.set(request, served);
     if (op === "write") return;

@@ -15,7 +15,7 @@ const wildcards: Readonly<Record<string, 4 | 6 | undefined>> = { "*": undefined,
 
 /**
  * The URLs that a URL to listen at stands for. For `verbs` the host may be a wildcard, an RDMA device or a network
- * interface, which become addresses of devices, one for each port; any other URL stands for itself.
+ * interface. These become addresses of devices, one for each port. Any other URL stands for itself.
  *
  * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where the machine has no device. Both
  * list the devices.
@@ -35,7 +35,7 @@ export function listeningUrls(url: string, choice: VerbsChoice | undefined): str
 }
 
 /**
- * The address to reach a peer from, among those that fit: the one the system would take, else one in the peer's
+ * The local address towards a peer, among those that fit: the one that the system would take, else one in the peer's
  * network, else the first.
  */
 export function chosenSource(url: string, host: string, routed: string, choice: VerbsChoice): string {

@@ -46,7 +46,7 @@ export type QueuePairState = (typeof queuePairStates)[number];
 export interface RdmaConnection {
   readonly device: string;
   readonly state: RdmaConnectionState;
-  /** For example "10.0.0.7:7400"; "" where there is none. */
+  /** For example "10.0.0.7:7400"; "" without an address. */
   readonly local: string;
   readonly remote: string;
   /** Process id of its owner; 0 where the kernel does not report it. */
@@ -98,7 +98,7 @@ export function rdmaConnections(options: RdmaConnectionsOptions = {}): RdmaConne
 
 type Ask = (command: number, device?: number) => Buffer | undefined;
 
-/** @internal Apart from the kernel, for tests. */
+/** @internal With any source of answers, for tests. */
 export function connectionsFrom(ask: Ask): RdmaConnection[] {
   return messagesOf(ask(command.devices)).flatMap((device) => {
     const index = numberIn(device, attribute.deviceIndex);

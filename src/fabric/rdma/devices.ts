@@ -38,7 +38,7 @@ export interface RdmaPort {
 export interface RdmaDevice {
   readonly device: string;
   readonly transport: "InfiniBand" | "RoCE" | "iWARP" | "other";
-  /** Firmware version; "" where there is none. */
+  /** Firmware version; "" where the kernel does not report it. */
   readonly firmware: string;
   readonly guid: string;
   readonly ports: readonly RdmaPort[];
@@ -106,7 +106,7 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** What a file of sysfs says; "" where it is not there or does not answer, as those of unused entries. */
+/** The text of a sysfs file; "" for a missing file, or one that does not answer, such as that of an unused entry. */
 function textOf(path: string): string {
   try {
     return readFileSync(path, "utf8").trim();

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
 
-/** Files of sysfs or /proc below a folder of their own, gone when the test ends. */
+/** Files of sysfs or /proc in a new folder, which is removed when the test ends. */
 export function fakeSystem(files: Readonly<Record<string, string>>): string {
   const root = mkdtempSync(join(tmpdir(), "cinnabar-system-"));
   onTestFinished(() => rmSync(root, { recursive: true }));
@@ -60,7 +60,7 @@ function port(
   };
   for (const [index, [gid, type, netdev]] of gids.entries()) {
     files[`${folder}/gids/${index}`] = `${gid}\n`;
-    // Reading those of an entry that has none fails with EINVAL; no file fails as well.
+    // For an entry without a type the kernel fails with EINVAL; a missing file fails as well.
     if (type !== "") files[`${folder}/gid_attrs/types/${index}`] = `${type}\n`;
     if (netdev !== "") files[`${folder}/gid_attrs/ndevs/${index}`] = `${netdev}\n`;
   }

@@ -1,6 +1,6 @@
 /**
- * Netlink messages as the kernel answers with them (linux/netlink.h), read without trust in any length. Little-endian
- * machines only, as all of Cinnabar.
+ * Netlink messages in the kernel's answers (linux/netlink.h). Every length is checked. Little-endian machines only, as
+ * all of Cinnabar.
  */
 
 const headerBytes = 16;
@@ -10,7 +10,7 @@ const isDone = 3;
 /** The upper two bits of an attribute's type say how it is nested and stored. */
 const typeMask = 0x3fff;
 
-/** Attributes by their type; one that comes several times is listed in its order. */
+/** Attributes by their type; repeated attributes are in their order. */
 export type Attributes = ReadonlyMap<number, readonly Buffer[]>;
 
 export interface Answer {
@@ -20,7 +20,7 @@ export interface Answer {
   readonly code: number;
 }
 
-/** What the kernel answered; what follows a message or an attribute that does not fit is left out. */
+/** The kernel's answer. Bytes after a message or an attribute that does not fit are left out. */
 export function parseAnswer(bytes: Buffer): Answer {
   const messages: Attributes[] = [];
   let at = 0;
@@ -57,14 +57,14 @@ export function nested(attributes: Attributes, type: number): Attributes[] {
   return (attributes.get(type) ?? []).map(parseAttributes);
 }
 
-/** A number of one to four bytes; undefined where there is none. */
+/** A number of one to four bytes; undefined without the attribute. */
 export function numberIn(attributes: Attributes, type: number): number | undefined {
   const value = attributes.get(type)?.[0];
   if (value === undefined || value.byteLength === 0) return undefined;
   return value.readUIntLE(0, Math.min(value.byteLength, 4));
 }
 
-/** A text up to its zero; "" where there is none. */
+/** A text up to its zero; "" without the attribute. */
 export function textIn(attributes: Attributes, type: number): string {
   const value = attributes.get(type)?.[0];
   if (value === undefined) return "";
@@ -73,8 +73,8 @@ export function textIn(attributes: Attributes, type: number): string {
 }
 
 /**
- * "host:port" of a socket address; "" where there is none, or one without a port: what a listening port has for its
- * peer.
+ * "host:port" of a socket address; "" without an address, or for an address without a port, such as the peer of a
+ * listening port.
  */
 export function addressIn(attributes: Attributes, type: number): string {
   const value = attributes.get(type)?.[0];
@@ -85,7 +85,7 @@ export function addressIn(attributes: Attributes, type: number): string {
   if (family === 2) return `${[...value.subarray(4, 8)].join(".")}:${port}`;
   if (family !== 10 || value.byteLength < 24) return "";
   const groups = Array.from({ length: 8 }, (_, i) => value.readUInt16BE(8 + 2 * i).toString(16));
-  // As URLs write it: the longest run of zeros left out.
+  // The form of URLs: the longest run of zeros is left out.
   return `${new URL(`http://[${groups.join(":")}]`).hostname}:${port}`;
 }
 

@@ -33,7 +33,7 @@ export function lockedMemory(process = "/proc/self"): LockedMemory {
   };
 }
 
-/** Why so many bytes cannot be pinned, with what to do about it; undefined where the limit allows them. */
+/** Why so many bytes cannot be pinned, and the remedy; undefined where the limit allows them. */
 export function pinObstacle(bytes: number): string | undefined {
   const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
   if (leftBytes === null || bytes <= leftBytes) return undefined;

@@ -31,7 +31,7 @@ function rails(): Rail[] {
 describe("railsOf", () => {
   it("puts together what libfabric, sysfs and the interfaces tell of an address", () => {
     expect(rails()).toEqual([
-      // Two ports have no interface in sysfs, so it is unknown which of them it is.
+      // Two ports have no interface in sysfs, so the port of this address is unknown.
       { device: "mlx5_0", port: 0, interface: "ib0", address: "10.99.0.1", gids: [] },
       {
         device: "rxe0",
@@ -77,7 +77,7 @@ describe("a choice", () => {
     [{ subnet: "10.77.0.0/16" }, ["10.77.1.1", "10.77.2.1"]],
     [{ subnet: "fd00:1::/32" }, ["fd00:1::1"]],
     [{ subnet: "10.77.0.0/16", device: "siw0" }, ["10.77.2.1"]],
-    // The identifier of an address stands for it alone, any other for its interface.
+    // The identifier of an address selects this address only, any other identifier selects its interface.
     [{ gid: "::ffff:10.77.1.1" }, ["10.77.1.1"]],
     [{ gid: "fe80::a06a:5bff:fec4:8cc3" }, ["fd00:1::1", "10.77.1.1"]],
     [{ gid: "bed4:b1b6:bf35::" }, ["10.77.2.1"]],

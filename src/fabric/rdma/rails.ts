@@ -3,7 +3,7 @@ import type { DomainReport } from "../libfabric/addon.ts";
 import type { RdmaDevice } from "./devices.ts";
 import { canonicalGid, isInSubnet, type VerbsChoice } from "./verbs-choice.ts";
 
-/** One address of this machine that a verbs endpoint can be bound to, and what stands behind it. */
+/** One address of this machine that a verbs endpoint can be bound to, with its device, port and interface. */
 export interface Rail {
   readonly device: string;
   /** 0 where it is not known. */
@@ -16,17 +16,17 @@ export interface Rail {
   readonly gids: readonly string[];
 }
 
-/** Addresses by network interface, as `os.networkInterfaces` tells them. */
+/** Addresses by network interface, as `os.networkInterfaces` reports them. */
 export type InterfaceAddresses = Readonly<
   Record<string, readonly { readonly address: string }[] | undefined>
 >;
 
-/** libfabric names domains of verbs for their device, some with what kind of endpoint they are for. */
+/** libfabric names domains of verbs after their device, some with a suffix for the kind of endpoint. */
 export function deviceOfDomain(domain: string): string {
   return domain.replace(/-(dgram|rdm|xrc)$/, "");
 }
 
-/** Every rail: what libfabric can open, with what the kernel tells of it. In the order of libfabric's preference. */
+/** Every rail that libfabric can open, with the kernel's data about it. In the order of libfabric's preference. */
 export function railsOf(
   domains: readonly DomainReport[],
   devices: readonly RdmaDevice[],
@@ -66,15 +66,15 @@ export function fits(rail: Rail, choice: VerbsChoice, rails: readonly Rail[]): b
 }
 
 /**
- * The identifier of an address stands for that address; another one (link-local, of InfiniBand, of iWARP) for all of
- * its interface.
+ * The identifier of an address selects that address. Another identifier (link-local, of InfiniBand, of iWARP) selects
+ * all addresses of its interface.
  */
 function hasGid(rail: Rail, gid: string, rails: readonly Rail[]): boolean {
   if (canonicalGid(rail.address) === gid) return true;
   return rail.gids.includes(gid) && !rails.some(({ address }) => canonicalGid(address) === gid);
 }
 
-/** One rail for each interface of each port, IPv4 before IPv6: a card is not opened twice for having two addresses. */
+/** One rail for each interface of each port, IPv4 before IPv6: a card with two addresses is opened once. */
 export function oneForEachPort(rails: readonly Rail[]): Rail[] {
   const ordered = [...rails].sort((a, b) => isIP(bare(a.address)) - isIP(bare(b.address)));
   const chosen = new Map(ordered.reverse().map((rail) => [keyOf(rail), rail]));

@@ -33,7 +33,7 @@ export interface VerbsChoice {
 }
 
 const devicePattern = /^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})(?::(\d{1,3}))?$/;
-// What Linux allows is nearly everything; what has a name like this is all that people have.
+// Linux allows nearly every name; real interfaces have names of this form.
 const interfacePattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$/;
 
 const verbsFields = {
@@ -66,7 +66,7 @@ export function verbsChoice(where: string, path: string, options: VerbsOptions):
   return Object.fromEntries(Object.entries(choice).filter(([, value]) => value !== undefined));
 }
 
-/** The one way to write a global identifier, or the identifier that belongs to an IP address. */
+/** The canonical form of a global identifier, or the identifier that belongs to an IP address. */
 export function canonicalGid(text: string): string {
   const bare = text.replace(/%.*/, "");
   return new URL(`rdma://[${isIP(bare) === 4 ? `::ffff:${bare}` : bare}]/`).hostname.slice(1, -1);
