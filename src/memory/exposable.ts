@@ -108,16 +108,16 @@ export function isDetached(memory: ArrayBufferLike): boolean {
   }
 }
 
-/** Buffers with memory of the addon's. Node detaches each of them when its thread ends. */
+/** Buffers with memory of the addon. Node detaches each of them when its thread ends. */
 const buffersOfAddon = new WeakSet<ArrayBuffer>();
 
-/** `buffer` has memory of the addon's. */
+/** Records that `buffer` has memory of the addon. */
 export function noteOfAddon(buffer: ArrayBuffer): void {
   buffersOfAddon.add(buffer);
 }
 
 /**
- * Whether a mark locks a buffer against every detaching. Up to Node 22 it refuses the transfer to another thread alone.
+ * Whether a mark locks a buffer against every detaching. Up to Node 22 it only refuses the transfer to another thread.
  */
 function findWhetherMarksLock(): boolean {
   const probe = new ArrayBuffer(1) as ArrayBuffer & { transfer?(): ArrayBuffer };
@@ -136,7 +136,7 @@ const workerThreads = () => process.getBuiltinModule("node:worker_threads");
 
 /**
  * Keeps a buffer from being transferred to another thread. Node ends the process when it cannot detach a buffer of the
- * addon, so those stay without a mark where marks lock. Registrations keep the pages of such a buffer all the same.
+ * addon. Such buffers therefore get no mark where marks lock. Registrations keep the pages of such a buffer anyway.
  */
 export function forbidTransfer(buffer: ArrayBuffer): void {
   marksLock ??= findWhetherMarksLock();
@@ -170,7 +170,7 @@ export function assertInside(what: string, offset: number, length: number, byteL
   });
 }
 
-/** How many bytes the views cover together: what several of them show is counted once. */
+/** How many bytes the views cover together: bytes that several views show count once. */
 export function coveredBytes(views: Iterable<Uint8Array>): number {
   const byBuffer = new Map<ArrayBufferLike, Uint8Array[]>();
   for (const view of views) {

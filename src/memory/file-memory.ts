@@ -15,7 +15,7 @@ import {
 import { assertInside, lostBytes, noteOfAddon } from "./exposable.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 
-/** A file, and how much of it is mapped in which way. */
+/** A file, and the range and the mode of its mapping. */
 export interface FileRequest {
   /** Its path, or a descriptor that stays its owner's. */
   readonly file: string | number;
@@ -23,7 +23,7 @@ export interface FileRequest {
   readonly writable: boolean;
 }
 
-/** The codes of errors of the system that say more than `internal`. */
+/** Codes of the system's errors that are more exact than `internal`. */
 const codes: Readonly<Record<string, RpcCode>> = {
   ENOENT: "not_found",
   ENOTDIR: "not_found",
@@ -45,12 +45,12 @@ const codes: Readonly<Record<string, RpcCode>> = {
   EIO: "data_loss",
 };
 
-/** Numbers of the same errors that no table of the fabric's has. */
+/** Numbers of such errors that are in no table of the fabric. */
 const names: Readonly<Record<number, string>> = { 21: "EISDIR", 26: "ETXTBSY", 27: "EFBIG", 122: "EDQUOT" };
 
 /**
- * The memory of a mapped file: windows of at most 4 GiB, since a buffer of Node 20 has no more. The file is unmapped
- * when the region that it makes was disposed and no transfer uses a window.
+ * The memory of a mapped file: windows of at most 4 GiB, the limit of a buffer of Node 20. The file is unmapped when
+ * its region was disposed and no transfer uses a window.
  */
 export class FileMemory {
   readonly byteLength: number;
@@ -58,7 +58,7 @@ export class FileMemory {
   readonly #writable: boolean;
   /** Windows across the borders of others, by the border's number. */
   readonly #across = new Map<number, ArrayBuffer>();
-  /** Its user has it no more. A region that was forgotten leaves views behind, which stay valid. */
+  /** Its user has disposed it. The views of a region that was forgotten stay valid. */
   #ended = false;
 
   private constructor(windows: readonly ArrayBuffer[], { bytes, writable }: Mapping) {
@@ -144,13 +144,13 @@ export class FileMemory {
       throw refused("failed_precondition", message);
     }
     const code = length === 0 ? 0 : await flushFile(this.#first, offset, length);
-    // Devices that are memory themselves have nothing behind it.
+    // A device that is memory has no storage to write to.
     const name = nameOf(code) === "EINVAL" ? "EOPNOTSUPP" : nameOf(code);
     if (code !== 0) throw refused(codes[name] ?? "internal", `flush: msync failed: ${name}`);
     if (this.isDamaged) throw lostBytes("flush: the memory");
   }
 
-  /** Its user is done: it is unmapped as soon as nobody uses it, and its views have length 0 then. */
+  /** Its user is done. The file is unmapped as soon as it is unused; its views then have length 0. */
   end(): void {
     this.#ended = true;
     for (const window of [...this.#windows, ...this.#across.values()])
@@ -171,7 +171,7 @@ export class FileMemory {
 
 /** The length of a window. */
 const windowBytes = 2 ** 32;
-/** The longest view that some window has, wherever it begins. */
+/** The longest view that fits into a window from any offset. */
 export const maxViewBytes = windowBytes / 2;
 
 /** Node's module. It loads at first use. */
@@ -197,7 +197,7 @@ async function openFile(
     try {
       return await open("wx+", true);
     } catch (error) {
-      // Somebody else was faster.
+      // Another process was faster.
       if (nameIn(error) !== "EEXIST") throw error;
       return await open("r+", false);
     }
@@ -206,7 +206,7 @@ async function openFile(
   }
 }
 
-/** The length of a file, or of a device DAX. At once, so that a descriptor may be closed after the call. */
+/** The length of a file, or of a device DAX. Synchronous, so that a descriptor may be closed after the call. */
 function lengthOf(file: string | number, descriptor: number): { length: number; isFile: boolean } {
   const what = `mapFile: ${shown(file)}`;
   let status: Stats;

@@ -3,27 +3,27 @@ import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 /** Memory that a peer may use for the time of a call. */
 export interface Grant {
   readonly bytes: number;
-  /** What the peer may use. Other grants may be of the same memory. */
+  /** The memory that the peer may use. Other grants may be of the same memory. */
   readonly memory: readonly Uint8Array[];
   /** The peer has no access to the memory itself: it asks for the bytes. The grant may end at any time. */
   readonly isByRequest?: boolean | undefined;
-  /** Nobody waits for the call any more, but the peer has not said that it is off the memory. */
+  /** No caller waits for the call, but the peer has not said that it is off the memory. */
   onGivenUp?(): void;
   /**
-   * The session ended, and the peer may still touch the memory: it is released when that is known to be over, if ever.
+   * The session ended, and the peer may still touch the memory. It is released when that is known to be over, if ever.
    */
   onHeld?(): void;
   /**
-   * The peer may not use the memory any more. `onReleased` is called when no access can be in progress. Where the port
-   * cannot tell that (`revokesKeys`), only the peer's own word may be the reason to call `release`.
+   * The peer may no longer use the memory. `onReleased` is called when no access can be in progress. Where the port
+   * does not know that (`revokesKeys`), only the peer's own message may be the reason to call `release`.
    */
   release(onReleased?: () => void): void;
 }
 
-/** What a grant does beside what it was made for. */
+/** The ends of a grant. */
 export type GrantEnds = Pick<Grant, "release" | "onHeld">;
 
-/** The grant, with other ends that call its own. */
+/** The grant with other ends, which call its own. */
 export function withEnds(grant: Grant, { release, onHeld }: GrantEnds): Grant {
   return {
     bytes: grant.bytes,
@@ -55,7 +55,7 @@ export class RegionGrant implements Grant {
   readonly isByRequest: boolean;
   readonly #registration: UsedRegistration;
   readonly #ends: RegionGrantEnds;
-  /** A call holds it whose caller still waits. */
+  /** A call holds it, and the caller still waits. */
   wanted = true;
   #released = false;
 
@@ -89,12 +89,12 @@ export class RegionGrant implements Grant {
   }
 }
 
-/** Is told how a grant ends. */
+/** Is notified of the end of a grant. */
 export interface RegionGrantEnds {
   /** Must end the call that holds the grant. */
   onRevoke(why: Withdrawal): void;
-  /** Nobody waits for the call any more. */
+  /** No caller waits for the call. */
   onGivenUp(): void;
-  /** Nobody can reach the memory by the grant any more. */
+  /** The memory can no longer be reached by the grant. */
   onBack(grant: RegionGrant): void;
 }

@@ -9,9 +9,9 @@ import { issuerFor, type KeyIssuer, LastingRegistrations } from "./region-regist
 
 /** A region that this session's peer may use now. */
 export interface GrantedRegion {
-  /** Exactly what was granted: offsets count from its first byte. */
+  /** Exactly the granted region: offsets count from its first byte. */
   readonly region: RegionCore;
-  /** What the peer may do with it. */
+  /** The rights of the peer. */
   readonly access: Access;
 }
 
@@ -20,12 +20,12 @@ export interface GrantedRegion {
  * here was never granted, or its grant has ended.
  */
 export class GrantedRegions {
-  /** Makes the keys that the peer is given. */
+  /** Makes the keys for the peer. */
   readonly keys: KeyIssuer;
   /** Registrations that outlive calls. */
   readonly lasting: LastingRegistrations;
   readonly #grants = new Map<bigint, CountedGrants>();
-  /** Only where puts carry notifications, as each grant then needs a second entry. */
+  /** Only where puts carry notifications: each grant then needs a second entry. */
   readonly #targets: PutNotificationTargets | undefined;
 
   constructor(port: Port, address: number) {
@@ -40,8 +40,8 @@ export class GrantedRegions {
   }
 
   /**
-   * The region of a grant, checked for the access and the range that the peer wants to use. The owner checks so before
-   * it touches its memory for a peer.
+   * The region of a grant, checked for the access and the range that the peer wants to use. The owner makes this check
+   * before it touches its memory for a peer.
    *
    * @throws RpcError `not_found`, `permission_denied`, `out_of_range` or `data_loss`, as the answer for the peer.
    */
@@ -66,7 +66,7 @@ export class GrantedRegions {
   }
 
   /**
-   * A call was granted the region under this key, which other calls may have, too. `isReachable`: the peer writes the
+   * A call was granted the region under this key. Other calls may hold the key, too. `isReachable`: the peer writes the
    * memory one-sided, and its writes may carry notifications.
    */
   add(key: bigint, region: Region, isReachable = true): void {

@@ -1,11 +1,11 @@
 import type { Clock } from "../base/time/clock.ts";
 
-/** Slabs that nobody uses. Each is dropped when it has been idle for `idleMs` milliseconds. No timer runs at rest. */
+/** Unused slabs. Each is dropped when it has been idle for `idleMs` milliseconds. No timer runs at rest. */
 export class IdleSlabs<S> {
   readonly #clock: Clock;
   readonly #idleMs: number;
   readonly #drop: (slab: S) => void;
-  /** With the time since when they are idle, the longest one first. */
+  /** With the time when they became idle, the longest one first. */
   readonly #slabs = new Map<S, number>();
   #stopTimer: (() => void) | undefined;
 
@@ -16,7 +16,7 @@ export class IdleSlabs<S> {
     this.#drop = drop;
   }
 
-  /** Nobody uses the slab any more. */
+  /** The slab is no longer used. */
   add(slab: S): void {
     this.#slabs.set(slab, this.#clock.now());
     this.#stopTimer ??= this.#dropAfter(this.#idleMs);

@@ -1,4 +1,4 @@
-/** The core of a region, as far as its leak concerns it. */
+/** The part of a region's core that the leak watch needs. */
 export interface LeakWatched {
   readonly disposed: boolean;
   readonly byteLength: number;
@@ -7,7 +7,7 @@ export interface LeakWatched {
   dispose(): void;
 }
 
-/** Places in the code that were warned about. One warning each: a leak in a loop must not flood the log. */
+/** Places in the code that have had a warning. One warning each: a leak in a loop must not flood the log. */
 const reported = new Set<string>();
 
 /** The garbage collector reports lost regions here, sooner or later. */
@@ -36,8 +36,8 @@ export function unwatchForLeak(core: LeakWatched): void {
 }
 
 /**
- * Where `callee` was called from: "at file:line:column". Takes 4 µs, as it looks at one line only. Text at once, and
- * not a stack to be formatted later: a stack keeps alive the `this` of its functions, which may hold the region.
+ * Where `callee` was called from: "at file:line:column". Takes 4 µs, because it reads one line only. The text is made
+ * at once: a stack that is formatted later keeps alive the `this` of its functions, which may hold the region.
  */
 export function callerOf(callee: (...args: never[]) => unknown): string {
   const { stackTraceLimit } = Error;

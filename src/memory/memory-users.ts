@@ -1,6 +1,6 @@
 /**
- * Counts the users of a buffer: the pool may reuse a slab only when no transfer and no region uses it. A buffer that
- * nobody watches costs one look-up.
+ * Counts the users of a buffer: the pool may reuse a slab only when no transfer and no region uses it. A buffer that is
+ * not watched costs one look-up.
  */
 const watched = new WeakMap<ArrayBufferLike, Watched>();
 
@@ -10,8 +10,8 @@ interface Watched {
 }
 
 /**
- * Calls `onUnused` each time the last user of the buffer is gone. Call it when the buffer is new, so that no user is
- * missed.
+ * Calls `onUnused` each time the last user of the buffer is gone. Call it when the buffer is new: it counts later users
+ * only.
  */
 export function watchUsers(memory: ArrayBufferLike, onUnused: () => void): void {
   watched.set(memory, { users: 0, onUnused });
@@ -24,8 +24,7 @@ export function addUser(memory: ArrayBufferLike): void {
 }
 
 /**
- * The user does not touch the buffer any more: not from this thread, not by a posted transfer, not by a key that a peer
- * has.
+ * The user no longer touches the buffer: not from this thread, not by a posted transfer, not by the key of a peer.
  */
 export function removeUser(memory: ArrayBufferLike): void {
   const entry = watched.get(memory);

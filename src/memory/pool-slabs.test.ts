@@ -55,7 +55,7 @@ describe("slab memory", () => {
       try {
         structuredClone(memory, { transfer: [memory] });
       } catch {
-        // Node 20 copies what is marked as untransferable, later ones refuse.
+        // Node 20 copies buffers that are marked as untransferable, later versions refuse.
       }
       expect(memory.byteLength).toBe(bytes);
     },
@@ -72,7 +72,7 @@ describe("slab memory", () => {
   );
 
   it("is counted by V8, and given back when nobody has it any more", async () => {
-    // What earlier tests forgot would be given back in between. The second collection ends the sweep of the first.
+    // Otherwise memory that earlier tests forgot returns in between. The second collection ends the sweep of the first.
     collect();
     collect();
     const external = process.memoryUsage().external;
@@ -141,7 +141,7 @@ describe("slab memory", () => {
       worker.once("error", reject);
     });
     expect(regions.every((region) => region >= 0)).toBe(true);
-    // By the worker at once: garbage of other tests goes at any time.
+    // The worker returned its memory at once. Garbage of other tests may return at any time.
     expect(more).toBeGreaterThanOrEqual(4 * mebibyte);
     await worker.terminate();
     expect(addon.allocatedBytes()).toBeLessThanOrEqual(mapped);

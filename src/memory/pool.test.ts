@@ -13,7 +13,7 @@ const mebibyte = 1024 * kibibyte;
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
 
-/** What a pool needs of a region: to be a user of the memory until it is disposed. */
+/** The part of a region that a pool needs: it uses the memory until it is disposed. */
 function fakeExposer(disposed: string[] = []): Exposer {
   return ((bytes: Uint8Array, access: string) => {
     addUser(bytes.buffer);
@@ -233,7 +233,7 @@ describe("an idle pool", () => {
 });
 
 describe("forgotten memory", () => {
-  /** A length that no other test forgets memory of, and the slab's for it. */
+  /** A length for which no other test forgets memory, and the length of its slab. */
   const [bytes, slabBytes] = [123_456, 131_072];
 
   function listen(): [string, string][] {

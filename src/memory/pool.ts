@@ -11,7 +11,7 @@ import type { Access, RegionKeys } from "./region-kind.ts";
 
 /** Options of `pool.take`. */
 export interface TakeOptions<A extends Access = never> {
-  /** Whether to fill the memory with zeros. Otherwise it may contain what its last user left there. Default true. */
+  /** Whether to fill the memory with zeros. Otherwise it may contain bytes of its last user. Default true. */
   readonly zero?: boolean | undefined;
   /** Exposes the memory as a region, `memory.region`, with this access for peers. Default: no region. */
   readonly access?: A | undefined;
@@ -70,9 +70,9 @@ export class Pool {
   /** By length of the slabs; the one used last comes last. */
   readonly #free = new Map<number, Slab[]>();
   readonly #idle: IdleSlabs<Slab>;
-  /** Finds slabs that their taker lost: no view, transfer or region holds the buffer any more. */
+  /** Finds slabs that their taker lost: no view, transfer or region holds the buffer. */
   readonly #forgotten = new FinalizationRegistry((taking: Taking) => this.#onForgotten(taking));
-  /** Places in the code that were warned about, once each. */
+  /** Places in the code that have had a warning. One warning each. */
   readonly #warnedOf = new Set<string>();
   #takenBytes = 0;
   #freeBytes = 0;
@@ -89,7 +89,7 @@ export class Pool {
     };
   }
 
-  /** @internal Engines have one. */
+  /** @internal Engines have one pool each. */
   constructor(clock: Clock, maxBytes: number, expose: Exposer) {
     this.#idle = new IdleSlabs(clock, idleMs, (slab) => this.#onIdle(slab));
     this.#maxBytes = maxBytes;
@@ -197,7 +197,7 @@ export class Pool {
     this.#idle.add(slab);
   }
 
-  /** The slab is gone with its last view; only its numbers are left. */
+  /** The slab is gone with its last view; only its numbers remain. */
   #onForgotten(taking: Taking): void {
     if (taking.state === "free") return;
     this.#takenBytes -= taking.slabBytes;
@@ -234,13 +234,13 @@ function assertTakes(bytes: number, options: TakeOptions<Access>): void {
     throw new TypeError("pool.take: keys need access: without it the memory is no region");
 }
 
-/** A buffer, with one taker at a time. */
+/** A buffer with one taker at a time. */
 interface Slab {
   readonly memory: ArrayBuffer;
   readonly taking: Taking;
 }
 
-/** What is known of a slab without its buffer. */
+/** The data about a slab, without its buffer. */
 interface Taking {
   readonly slabBytes: number;
   /** leaving: disposed, but still used. */
@@ -254,19 +254,19 @@ interface Taking {
 /** The class of a typed array, or DataView. */
 export interface ViewConstructor<V extends ArrayBufferView> {
   readonly name: string;
-  /** A DataView has none: its elements are bytes. */
+  /** A DataView has no element size: its elements are bytes. */
   readonly BYTES_PER_ELEMENT?: number;
   new (buffer: ArrayBuffer, byteOffset: number, length: number): V;
 }
 
-/** Is told when pooled memory is disposed. */
+/** Is notified when pooled memory is disposed. */
 export interface PooledMemoryListener {
   onDisposed(): void;
 }
 
 /**
  * Memory from `engine.pool.take(bytes)`. It is yours until `dispose`, which `using` calls. Then it returns to the pool
- * as soon as no transfer and no region uses it. After `dispose` its bytes belong to somebody else: keep no view of it.
+ * as soon as no transfer and no region uses it. After `dispose` its bytes have another owner: keep no view of it.
  */
 export class PooledMemory<A extends Access = never> implements Disposable {
   /** Length in bytes, as asked for. */
@@ -285,7 +285,7 @@ export class PooledMemory<A extends Access = never> implements Disposable {
   }
 
   /**
-   * The memory as bytes: exactly as many as were asked for.
+   * The memory as bytes: exactly the length that `take` was called with.
    *
    * @throws RpcError `failed_precondition` after `dispose`.
    */
@@ -354,7 +354,7 @@ export class PooledMemory<A extends Access = never> implements Disposable {
   }
 }
 
-/** Smaller slabs do not get pages of their own: that would cost more than it gains. */
+/** Smaller slabs do not get their own pages: that would cost more than it gains. */
 const minMappedBytes = 64 * 1024;
 /** From this length on, slabs use huge pages: one entry of the TLB (and of a NIC's table) instead of 512. */
 export const hugePageBytes = 2 * 1024 * 1024;
@@ -362,8 +362,8 @@ export const hugePageBytes = 2 * 1024 * 1024;
 const maxMappedBytes = 2 ** 32;
 
 /**
- * Allocates zeroed memory for the pool. Large slabs get pages of their own from the addon. Small ones come from
- * JavaScript, and so do all without the addon. Slabs cannot be transferred to another thread.
+ * Allocates zeroed memory for the pool. Large slabs get their own pages from the addon. Small ones come from
+ * JavaScript, and so do all slabs without the addon. Slabs cannot be transferred to another thread.
  *
  * @throws RpcError `resource_exhausted` when the system is out of memory.
  */
@@ -374,7 +374,7 @@ export function allocateSlab(bytes: number, what = "pool.take"): ArrayBuffer {
   return memory;
 }
 
-/** Returns a slab that nobody uses to the system. Small ones wait for the garbage collector. */
+/** Returns an unused slab to the system. Small slabs wait for the garbage collector. */
 export function releaseSlab(memory: ArrayBuffer): void {
   if (memory.byteLength >= minMappedBytes) addonIfThere()?.release(memory);
 }
@@ -404,8 +404,8 @@ function noRoom(bytes: number, what: string): RpcError {
 }
 
 /**
- * Memory of one user that goes back to the system when it is disposed. Its pages are zeros, and take memory when they
- * are first touched. A plain `ArrayBuffer` of some megabytes is filled with zeros when it is made.
+ * Memory of one user that returns to the system when it is disposed. Its pages are zeros, and take memory at the first
+ * access. A plain `ArrayBuffer` of some megabytes is filled with zeros when it is made.
  */
 export class OwnMemory {
   readonly bytes: Uint8Array;
@@ -433,9 +433,9 @@ export class OwnMemory {
 const pageBytes = 4096;
 
 /**
- * Length of the slab for `bytes` bytes. Sizes are powers of two from a page on, with three more between each two: that
- * wastes less than a fifth, where powers of two alone waste up to half. Always whole pages, and whole huge pages above
- * one.
+ * Length of the slab for `bytes` bytes. Sizes are powers of two from a page on, with three more sizes between each two.
+ * That wastes less than a fifth, where powers of two alone waste up to half. Always whole pages, and whole huge pages
+ * above one huge page.
  */
 export function slabBytesFor(bytes: number): number {
   const power = 2 ** Math.floor(Math.log2(bytes));

@@ -46,9 +46,9 @@ describe("a put notification that came with a put", () => {
     const forged: [bigint, number][] = [
       [putNotificationData(key + 1n, 1), 8], // no grant
       [putNotificationData(key >> 32n, 1), 8], // the upper half
-      [putNotificationData(key, 1), 0], // nothing was written, or the provider does not say
-      [putNotificationData(key, 1), 65], // more than was granted
-      [putNotificationData(7n, 1), 8], // cannot be written
+      [putNotificationData(key, 1), 0], // the put wrote no bytes, or the provider does not report them
+      [putNotificationData(key, 1), 65], // more bytes than the grant has
+      [putNotificationData(7n, 1), 8], // the grant allows no writes
     ];
     for (const [data, bytes] of forged) table.onPutNotification(port, data, bytes);
     granted.delete(key);

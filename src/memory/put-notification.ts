@@ -2,7 +2,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { type Access, permits } from "./region-kind.ts";
 
-/** A put into a region whose sender asked for a notification. */
+/** A put into a region with a request for a notification. */
 export interface PutNotification {
   /** The number that the sender gave as `notify`. */
   readonly n: number;
@@ -11,7 +11,7 @@ export interface PutNotification {
 }
 
 /**
- * How many notifications of a region wait for a reader. Beyond that they are rejected; where the sender cannot be told,
+ * How many notifications of a region wait for a reader. Further ones are rejected; where the sender gets no answer,
  * they are lost.
  */
 export const maxPutNotifications = 1024;
@@ -19,7 +19,7 @@ export const maxPutNotifications = 1024;
 type Result = IteratorResult<PutNotification, undefined>;
 const over: Result = { done: true, value: undefined };
 
-/** Marks lost notifications whose senders believe them delivered. */
+/** Marks lost notifications. Their senders believe them delivered. */
 const gap = Symbol("gap");
 
 /** A reader that waits for the next notification. */
@@ -50,8 +50,7 @@ export class PutNotificationQueue {
   }
 
   /**
-   * A notification was lost, and its sender cannot be told. The reader gets an error after the notifications that came
-   * before.
+   * A notification was lost, and its sender gets no answer. The reader gets an error after the earlier notifications.
    */
   lose(): void {
     if (this.#closed) return;
@@ -87,7 +86,7 @@ export class PutNotificationQueue {
     return reader;
   }
 
-  /** Ends the queue: the reader gets what waits, then the end. */
+  /** Ends the queue: the reader gets the waiting notifications, then the end. */
   close(): void {
     this.#closed = true;
     if (this.#asked.length > 0) this.#detach();
@@ -132,7 +131,7 @@ export function putNotificationData(key: bigint, n: number): bigint {
   return (BigInt.asUintN(32, key) << 32n) | BigInt(n);
 }
 
-/** A granted region, as far as notifications of puts concern it. */
+/** The part of a granted region that put notifications need. */
 export interface PutTarget {
   /** What the peer may do with it. */
   readonly access: Access;
@@ -146,7 +145,7 @@ export interface PutTarget {
 
 /**
  * The regions granted over one port, in all sessions, by the lower half of the grant's key. The immediate data of a put
- * names them so, and does not name the session. The keys are random: a forger would have to guess one.
+ * has this half, and does not name the session. The keys are random, so a forger would have to guess one.
  */
 export class PutNotificationTargets {
   readonly #grants = new Map<number, readonly PutTarget[]>();
@@ -179,8 +178,8 @@ export class PutNotificationTargets {
   }
 
   /**
-   * Delivers the notification of a put that has landed. Returns "", or what is wrong with it. Nobody answers the
-   * sender: when a notification is lost, the region's queue tells its reader.
+   * Delivers the notification of a put that has landed. Returns "", or the fault of the notification. The sender gets
+   * no answer: when a notification is lost, the region's queue reports it to its reader.
    */
   deliver(data: bigint, bytes: number): string {
     const [target, ...others] = this.#find(Number(data >> 32n));

@@ -3,10 +3,10 @@ import { coveredBytes } from "./exposable.ts";
 /**
  * Memory that a lost peer may still touch. It stays alive and unused until no access is possible.
  *
- * A session lost to silence proves nothing about its process: a stopped process may resume and finish a copy. Reading
- * counts too: a body of an answer that were freed while the provider sends it would leave as somebody else's bytes.
- * What was granted to the peer stays here until the port says that nobody is at it any more, until its process is
- * known to be gone (shm reports that), or until the engine's ports are closed.
+ * A session that ended by silence proves nothing about its process: a stopped process may resume and finish a copy.
+ * Reading counts too: the body of an answer must not be freed while the provider sends it, or another owner's bytes
+ * would leave. Memory that was granted to the peer stays here until one of three events: the port says that no peer
+ * uses it, the peer's process is known to be gone (shm reports that), or the engine's ports are closed.
  */
 export class Quarantine {
   readonly #held = new Set<Held>();
@@ -23,7 +23,7 @@ export class Quarantine {
     return () => this.#letGo(held);
   }
 
-  /** Releases everything: the ports are closed, nobody can touch it. */
+  /** Releases everything: the ports are closed, so no peer can touch the memory. */
   releaseAll(): void {
     for (const held of this.#held) this.#letGo(held);
   }

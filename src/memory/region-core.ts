@@ -32,16 +32,16 @@ const rights = {
 } as const;
 
 /**
- * How long a wait for a region's memory lasts where peers have not answered the end of their calls. A lost peer never
- * answers. A living one answers within its heartbeat, unless it computes.
+ * How long a wait for a region's memory lasts while peers have not answered the end of their calls. A lost peer never
+ * answers. A living one answers within its heartbeat, unless its thread computes.
  */
 const patienceMs = 10_000;
 
-/** What is left of a region for which its owner has waited. */
+/** The rest of a region's memory after its owner has waited. */
 export interface QuarantinedMemory {
   /**
-   * How many bytes of the region a lost or silent peer may still touch. 0: nobody can reach the memory any more.
-   * Otherwise do not use it again before `region.grants` is 0.
+   * How many bytes of the region a lost or silent peer may still touch. 0: no peer can reach the memory. Otherwise do
+   * not use it again before `region.grants` is 0.
    */
   readonly quarantinedBytes: number;
 }
@@ -56,11 +56,11 @@ export interface RegionOrigin {
   readonly parent?: RegionCore;
 }
 
-/** Is told what becomes of an engine's regions. */
+/** Is notified of the end of an engine's regions. */
 export interface RegionListener {
-  /** For the wait for peers that do not answer. The real time by default, as their liveness goes by it. */
+  /** For the wait for peers that do not answer. The real time by default, because their liveness depends on it. */
   readonly clock?: Clock;
-  /** The region was disposed, and nobody uses its memory any more. */
+  /** The region was disposed, and its memory is unused. */
   onRegionReleased(region: RegionCore): void;
 }
 
@@ -81,16 +81,16 @@ export class RegionCore {
   readonly #grants = new Set<RegionGrant>();
   /** Registrations that outlive calls, one for each session that was granted the region. */
   readonly #lasting = new Set<LastingRegistration>();
-  /** Transfers of this engine that use it as local memory. */
+  /** Transfers of this engine with the region as local memory. */
   #localUses = 0;
   #disposed = false;
   #revoked = false;
   #released = false;
   #waiting: ((left: QuarantinedMemory) => void)[] = [];
-  /** Runs while somebody waits and only peers that are silent hold the region. */
+  /** Runs while a caller waits and only silent peers hold the region. */
   #cancelPatience: (() => void) | undefined;
   readonly #notifications = new PutNotificationQueue();
-  /** Queues of its slices that have had a reader: they end with the region. */
+  /** Queues of its slices with a reader: they end with the region. */
   readonly #sliceNotifications = new Set<PutNotificationQueue>();
   /** Called when the region is disposed. */
   readonly #onDisposed = new Set<() => void>();
@@ -142,7 +142,7 @@ export class RegionCore {
 
   /**
    * Grants the region to a peer. `onRevoke` must end the call that holds the grant. `lasting`: the registrations of the
-   * peer's session that serve many calls, for a region whose keys outlive calls.
+   * peer's session that serve many calls, for a region with keys that outlive calls.
    *
    * @throws RpcError as `assertUsable`, and of the provider.
    */
@@ -184,12 +184,12 @@ export class RegionCore {
     return this.#notifications.read();
   }
 
-  /** A put has landed. False when nobody can be told: too many notifications wait, or the region was disposed. */
+  /** A put has landed. False when it cannot be delivered: too many notifications wait, or the region was disposed. */
   notify(notification: PutNotification): boolean {
     return !this.disposed && this.#queueOf().push(notification);
   }
 
-  /** A put has landed whose notification is lost, and its sender cannot be told. */
+  /** A put has landed, but its notification is lost, and its sender gets no answer. */
   losePutNotification(): void {
     this.#queueOf().lose();
   }
@@ -247,7 +247,7 @@ export class RegionCore {
     return idle;
   }
 
-  /** Ends the calls that hold it where it is damaged: nobody takes zeros for the file's bytes. */
+  /** Ends the calls that hold it where it is damaged: no peer must take zeros for the file's bytes. */
   endIfDamaged(): void {
     if (!this.isDamaged) return;
     for (const grant of [...this.#grants]) grant.revoke("damaged");
@@ -255,8 +255,8 @@ export class RegionCore {
   }
 
   /**
-   * Resolves when nobody can reach the memory through this region, or `patienceMs` after the last call was given up
-   * that holds it.
+   * Resolves when no peer can reach the memory through this region, or `patienceMs` after the last holding call was
+   * abandoned.
    */
   idle(): Promise<QuarantinedMemory> {
     return new Promise((resolve) => {
@@ -300,7 +300,7 @@ export class RegionCore {
   /** Peers that do not answer bound the wait. */
   #beginPatience(): void {
     if (this.#cancelPatience !== undefined || this.#waiting.length === 0) return;
-    // Transfers of this side have ends of their own.
+    // Transfers of this side end by themselves.
     if (this.#localUses > 0 && !this.revoked) return;
     for (const { wanted } of this.#grants) if (wanted) return;
     // In the foreground: a process must not end while it waits for this.

@@ -43,7 +43,7 @@ export class RegionHandle<A extends Access = Access> {
     readToken = (handle) => handle.#token;
   }
 
-  /** @internal Made by `region.share`, or out of a message. */
+  /** @internal Made by `region.share`, or decoded from a message. */
   constructor({ urls, incarnation, token, bytes, access, leaseMs }: HandleDescriptor) {
     this.access = accessOf(access) as Granting<A>;
     this.byteLength = bytes;
@@ -88,8 +88,8 @@ registerHandleClass(
 );
 
 /**
- * An engine that listens on all interfaces has a URL that names no address. When the handle comes from its owner
- * itself, the address by which the owner was reached completes it.
+ * An engine that listens on all interfaces has a URL without an address. When the handle comes from its owner, the
+ * address by which the owner was reached completes the URL.
  */
 function completed(url: string, { incarnation }: HandleDescriptor, peer: PeerIdentity | undefined): string {
   if (peer === undefined || peer.host === "" || peer.incarnation !== incarnation) return url;
@@ -97,7 +97,7 @@ function completed(url: string, { incarnation }: HandleDescriptor, peer: PeerIde
     const { scheme, host, port } = parseUrl(url);
     return hasHosts(scheme) && isWildcard(host) ? formatHostUrl(scheme, peer.host, port) : url;
   } catch {
-    // A scheme that this version does not know: nobody will connect to it.
+    // This version does not know the scheme, and never connects to it.
     return url;
   }
 }

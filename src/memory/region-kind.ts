@@ -1,22 +1,22 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
 
 /**
- * What a peer may do with a region: "read" allows get, "write" allows put, "read_write" both. It does not limit the
- * owner, who may always read and write its own memory.
+ * What a peer may do with a region: "read" allows get, "write" allows put, "read_write" both. The owner may always read
+ * and write its own memory.
  */
 export type Access = "read" | "write" | "read_write";
 
 const accesses: readonly Access[] = ["read", "write", "read_write"];
 
 /**
- * How long the keys live by which peers reach a region. "call": each call registers the memory under keys of its own,
+ * The lifetime of the keys by which peers reach a region. "call": each call registers the memory under its own keys,
  * which end with it. "region": the memory is registered once for each peer, and the keys end with the region.
  */
 export type RegionKeys = "call" | "region";
 
 /**
- * Called when a call is granted a region, with the address of the peer, as the peer's own calls have it in `call.peer`.
- * What it returns is called when the call has ended, with its error.
+ * Called when a call is granted a region, with the address of the peer, as `call.peer` has it. The function that it
+ * returns is called when the call has ended, with the call's error.
  */
 export type OnGranted = (peer: string) => ((error: RpcError | undefined) => void) | undefined;
 
@@ -33,9 +33,9 @@ export function accessOf(number: number): Access {
 /**
  * The accesses that include `A`: "read_write" includes "read" and "write".
  *
- * It is a mapped type on purpose. TypeScript compares two instances of a generic type by their arguments alone, and
- * "read_write" is not a subtype of "read". A mapped type over `A` makes it compare the members. So a class whose
- * `access` is a `Granting<A>` is assignable exactly where its access suffices.
+ * A mapped type is necessary. TypeScript compares two instances of a generic type by their arguments alone, and
+ * "read_write" is not a subtype of "read". With a mapped type over `A` it compares the members. A class with a
+ * `Granting<A>` as `access` is then assignable exactly where its access suffices.
  */
 export type Granting<A extends Access> = A extends Access
   ? { readonly [K in A]: true } extends { readonly read_write: true }
@@ -69,7 +69,7 @@ export function isRegionHandleLike(value: unknown): value is RegionHandleLike {
   );
 }
 
-/** A region that is exposed at least as `A`: what a client passes for a contract's `bulk(A)`. */
+/** A region that is exposed at least as `A`: a client's value for a contract's `bulk(A)`. */
 export interface RegionLike<A extends Access = Access> {
   readonly [regionBrand]: true;
   /** What a peer may do with it. */
@@ -78,10 +78,10 @@ export interface RegionLike<A extends Access = Access> {
   readonly byteLength: number;
 }
 
-/** A remote region that grants at least `A`: what a handler receives for a contract's `bulk(A)`. */
+/** A remote region that grants at least `A`: a handler's value for a contract's `bulk(A)`. */
 export interface RemoteRegionLike<A extends Access = Access> {
   readonly [remoteRegionBrand]: true;
-  /** What its owner granted. */
+  /** The access that its owner granted. */
   readonly access: Granting<A>;
   /** Length in bytes, over all segments. */
   readonly byteLength: number;

@@ -7,7 +7,7 @@ import { grantedHere, LastingRegistrations } from "./region-registration.ts";
 
 const ignore = () => {};
 
-/** Says that nobody is at withdrawn memory when the test tells it to. */
+/** Reports that withdrawn memory is unused when the test says so. */
 class SlowPort extends FakePort {
   readonly waiting: (() => void)[] = [];
 

@@ -3,12 +3,12 @@ import type { Port, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import type { Grant, UsedRegistration } from "./grant.ts";
 
-/** What makes keys for granted memory, and takes them back: a port, or `unregistered`. */
+/** Makes keys for granted memory, and withdraws them: a port, or `unregistered`. */
 export type KeyIssuer = Pick<Port, "register" | "deregister">;
 
 /**
- * Issues keys that no provider knows: names by which a peer asks for the bytes. No one-sided access is possible, and
- * what is taken back is back at once.
+ * Issues keys that no provider knows: names by which a peer asks for the bytes. No one-sided access is possible, and a
+ * withdrawal is complete at once.
  */
 export const unregistered: KeyIssuer = {
   register: () => ({ index: -1, key: randomBytes(8).readBigUInt64LE(), base: 0n }),
@@ -23,9 +23,9 @@ export function issuerFor(port: Port, address: number): KeyIssuer {
   };
 }
 
-/** The segments of a region, each registered under a key of its own. */
+/** The segments of a region, each registered under its own key. */
 export class RegionRegistration {
-  /** What a peer is told. */
+  /** The description that the peer gets. */
   readonly descriptor: RegionDescriptor;
   readonly #keys: KeyIssuer;
   readonly #registered: readonly RegisteredMemory[];
@@ -89,7 +89,7 @@ export interface GrantedMemory {
 
 /** The memory behind a key that this thread granted; undefined for keys of others. */
 export function grantedHere(key: bigint): GrantedMemory | undefined {
-  // Asked for each segment of each transfer, mostly where nothing is granted.
+  // Called for each segment of each transfer, mostly where no memory is granted.
   return granted.size === 0 ? undefined : granted.get(key);
 }
 
@@ -101,11 +101,11 @@ export interface RegionMemory {
 
 /**
  * A region's registration for one peer that serves all its calls (`keys: "region"`). It ends with the region or with
- * the session, whichever is first, and not while a call uses it.
+ * the session, whichever ends first, and never while a call uses it.
  *
- * While the session is open, the end of a call is the peer's word that it is off the memory, and withdraws no key. The
- * end of a session is no such word. The registration is then a grant of its own, and the calls that use it get their
- * memory back when its keys are withdrawn.
+ * While the session is open, the end of a call means that the peer is off the memory, and withdraws no key. The end of
+ * a session does not mean that. The registration is then a separate grant, and the calls that use it get their memory
+ * back when its keys are withdrawn.
  */
 export class LastingRegistration implements Grant {
   readonly memory: readonly Uint8Array[];
@@ -120,7 +120,7 @@ export class LastingRegistration implements Grant {
   /** Called when no access can be in progress. */
   #waiting: (() => void)[] = [];
 
-  /** `onReleasing`: no call can begin to use it any more. `onGone`: no access can be in progress. */
+  /** `onReleasing`: no call can begin to use it from now on. `onGone`: no access can be in progress. */
   constructor(
     registration: RegionRegistration,
     { segments, byteLength }: RegionMemory,
@@ -156,7 +156,7 @@ export class LastingRegistration implements Grant {
     if (this.#users === 0) this.release();
   }
 
-  /** Whether calls use it: then the end of the session must see to its release. */
+  /** Whether calls use it: then the end of the session must release it. */
   onSessionEnd(): boolean {
     this.#sessionEnded = true;
     if (this.#users > 0) return this.#state === "registered";
@@ -193,8 +193,8 @@ export class LastingRegistrations {
   }
 
   /**
-   * The registration of a region that has not been disposed; the first call makes it. `onGone` is called when the one
-   * that was made has been withdrawn, and no access can be in progress.
+   * The registration of a region that has not been disposed; the first call makes it. `onGone` is called when this
+   * registration has been withdrawn, and no access can be in progress.
    *
    * @throws RpcError of the provider.
    */
@@ -212,7 +212,7 @@ export class LastingRegistrations {
     return made;
   }
 
-  /** The session has ended. Returns what calls use: the peer may still touch that memory. */
+  /** The session has ended. Returns the registrations in use: the peer may still touch that memory. */
   end(): LastingRegistration[] {
     return [...this.#byRegion.values()].filter((registration) => registration.onSessionEnd());
   }

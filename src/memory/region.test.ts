@@ -23,7 +23,7 @@ function setUp(bytes = 100, pieces = 1) {
   return { clock, port: new FakePort(), released, memory, views, core, region: new Region(core) };
 }
 
-/** Keeps word of withdrawn memory back until the test says that nobody touches it. */
+/** Does not report withdrawn memory as released until the test says so. */
 class SlowPort extends FakePort {
   readonly waiting: (() => void)[] = [];
 

@@ -35,9 +35,9 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   readonly byteLength: number;
   readonly #core: RegionCore;
   readonly #sharing: RegionSharing | undefined;
-  /** Keeps the region that this slice was cut from alive, so that it does not count as leaked. */
+  /** Keeps the parent region of this slice alive, so that it does not count as leaked. */
   readonly #parent: Region<A> | undefined;
-  /** Here and not in the core, which is kept until the region is disposed: the function may hold the region. */
+  /** Not in the core: the core is kept until the region is disposed, and the function may hold the region. */
   readonly #onGranted: OnGranted | undefined;
 
   static {
@@ -80,12 +80,12 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
     });
   }
 
-  /** Whether `dispose` was called, on the region or on the region it was cut from. */
+  /** Whether `dispose` was called on the region or on its parent region. */
   get disposed(): boolean {
     return this.#core.disposed;
   }
 
-  /** Whether `revoke` was called, on the region or on the region it was cut from. */
+  /** Whether `revoke` was called on the region or on its parent region. */
   get revoked(): boolean {
     return this.#core.revoked;
   }
@@ -115,23 +115,23 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
 
   /**
    * Rejects new use, and ends the calls that hold the region or a slice of it: they reject with `aborted`, and their
-   * peers are told. Resolves when no peer can reach the memory any more. Peers that do not answer delay that for 10 s
-   * at most; `quarantinedBytes` of the result says how much memory they may still touch. `revoke` of a slice leaves
-   * calls alone that hold the whole region.
+   * peers are notified. Resolves when no peer can reach the memory. Silent peers delay that for 10 s at most;
+   * `quarantinedBytes` of the result says how much memory they may still touch. `revoke` of a slice does not end calls
+   * that hold the whole region.
    */
   revoke(): Promise<QuarantinedMemory> {
     return this.#core.revoke();
   }
 
   /**
-   * Put notifications: one for each put into the region that asked for it with `notify` (`call.put(local, region, {
-   * notify: n })`). The bytes of a put are in place before its notification. Notifications of one sender come in the
-   * order in which its puts ended.
+   * Put notifications: one for each put into the region with the option `notify` (`call.put(local, region, { notify: n
+   * })`). The bytes of a put are in place before its notification. Notifications of one sender come in the order in
+   * which its puts ended.
    *
-   * The iteration ends when the region is disposed or revoked. There is one reader at a time; leaving the loop lets
-   * another begin. Up to 1024 notifications wait for a reader. Beyond that the put rejects with `resource_exhausted`;
-   * where the fabric carries the notification with the put, the iterator rejects with it instead, at the gap. A slice's
-   * notifications go to its region unless the slice itself has a reader.
+   * The iteration ends when the region is disposed or revoked. There is one reader at a time; after it leaves the loop,
+   * another can begin. Up to 1024 notifications wait for a reader. Beyond that the put rejects with
+   * `resource_exhausted`. Where the fabric carries the notification with the put, the iterator rejects with it at the
+   * gap instead. A slice's notifications go to its region unless the slice itself has a reader.
    *
    * @throws RpcError `failed_precondition` while there is another reader, or when the region was disposed.
    *
@@ -146,8 +146,8 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
    * Makes a handle of the region, or of this slice: plain data for any input or output. Its holder may `engine.borrow`
    * the region until the lease ends or the region is disposed. The engine must listen on an address.
    *
-   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the region was disposed or the
-   * engine does not listen, `resource_exhausted` beyond 4096 valid handles.
+   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the region was
+   * disposed or the engine does not listen, `resource_exhausted` beyond 4096 valid handles.
    *
    * @example
    * const page = exposed.share({ leaseMs: 10_000 }); // send it where a contract says handle("read")
@@ -177,7 +177,7 @@ export function coreOf(region: Region): RegionCore {
   return readCore(region);
 }
 
-/** What its user wants to hear of the calls that are granted it. A slice has none. */
+/** The function that a region's user registered for calls that are granted the region. A slice has no such function. */
 export function onGrantedOf(region: Region): OnGranted | undefined {
   return readOnGranted(region);
 }

@@ -88,7 +88,7 @@ describe("the registration cache", () => {
     const views = [view(), view(), view()];
     for (const each of views) cache.hold(each).release();
     const register = port.register.bind(port);
-    // As a port that may lock three buffers.
+    // A port that may lock three buffers.
     port.register = (...memory) => {
       if (port.regions.size >= 3) throw fabricError({ provider: "fake", op: "fi_mr_reg", code: 12 });
       return register(...memory);
@@ -97,7 +97,7 @@ describe("the registration cache", () => {
     cache.hold(last).release();
     expect(registered()).toEqual([expect.anything(), views[2]?.buffer, last.buffer]);
     expect(cache.stats().evictions).toBe(2);
-    // What is in use stays: then it is an error.
+    // Registrations in use stay: then the transfer fails.
     port.register = () => {
       throw fabricError({ provider: "fake", op: "fi_mr_reg", code: 12 });
     };

@@ -34,27 +34,27 @@ const defaultRegistrationBounds: RegistrationBounds = {
 };
 
 const sweepMs = 500;
-/** Idle for this many sweeps means idle for 1 to 1.5 s, without reading the clock at each release. */
+/** Sweeps before an idle registration is dropped: 1 to 1.5 s, without reading the clock at each release. */
 const sweepsUntilDropped = 3;
 
 /**
- * Registers each buffer once and keeps the registration for the next transfer. Registering pins pages on a NIC, for
- * milliseconds; elsewhere it still costs more than a call.
+ * Registers each buffer once and keeps the registration for the next transfer. On a NIC a registration pins pages,
+ * which takes milliseconds. Elsewhere it still costs more than a call.
  *
- * It registers the whole buffer for local access only: its key never leaves the process, so no peer gains access. A
- * registration keeps its buffer alive. Idle ones are limited in number and bytes, and a timer, which runs only while
- * there are some, drops them after a second.
+ * It registers the whole buffer for local access only: the key never leaves the process, so no peer gains access. A
+ * registration keeps its buffer alive. Idle registrations are limited in number and bytes. A timer drops them after a
+ * second, and runs only while there are some.
  */
 export class RegistrationCache {
   readonly #port: Port;
   readonly #clock: Clock;
   readonly #bounds: RegistrationBounds;
   readonly #entries = new Map<ArrayBufferLike, Entry>();
-  /** Files that the device does not pin for writing. Their registrations are good for puts alone. */
+  /** Files that the device does not pin for writing. Their registrations are for puts only. */
   readonly #unwritable = new WeakSet<ArrayBufferLike>();
   /**
-   * Entries in use whose buffer was transferred or has grown, and views registered by themselves: not in the map, not
-   * yet deregistered.
+   * Entries in use with a transferred or grown buffer, and views registered by themselves. They are not in the map, and
+   * not yet deregistered.
    */
   #outside = 0;
   #idle = 0;
@@ -74,7 +74,7 @@ export class RegistrationCache {
     this.#bounds = bounds;
   }
 
-  /** A registration for a view that is neither empty nor detached, to read from. @throws RpcError of the provider. */
+  /** A registration to read from, for a view that is neither empty nor detached. @throws RpcError of the provider. */
   hold(view: ArrayBufferView): HeldMemory {
     const buffer = view.buffer;
     let entry = this.#entries.get(buffer);
@@ -84,7 +84,7 @@ export class RegistrationCache {
     }
     if (entry === undefined) {
       this.#misses++;
-      // What could never lie idle is not worth pinning whole for a part of it.
+      // A buffer that is too long to stay idle is not pinned whole for a part of it.
       const whole = buffer.byteLength <= this.#bounds.maxIdleBytes;
       const [from, bytes] = whole ? [0, buffer.byteLength] : [view.byteOffset, view.byteLength];
       const memory = this.#registerOwn(buffer, from, bytes);
@@ -101,9 +101,9 @@ export class RegistrationCache {
     return new HeldMemory(this, entry, view.byteOffset - entry.from);
   }
 
-  /** The same to write to. Undefined where the port cannot. */
+  /** The same, to write to. Undefined where the port cannot do so. */
   holdTarget(view: ArrayBufferView): HeldMemory | undefined {
-    // Only a registration shows whether it is one for writing.
+    // Only an attempt shows whether the memory can be registered for writing.
     if (!this.#unwritable.has(view.buffer)) {
       const held = this.hold(view);
       if (!this.#unwritable.has(view.buffer)) return held;
@@ -153,7 +153,7 @@ export class RegistrationCache {
     return this.#register(buffer, from, bytes, access.source);
   }
 
-  /** When no more memory may be locked, idle registrations give way. */
+  /** When no more memory may be locked, idle registrations are dropped. */
   #register(buffer: ArrayBufferLike, from: number, bytes: number, rights: number): RegisteredMemory {
     for (;;) {
       try {
@@ -181,7 +181,7 @@ export class RegistrationCache {
     this.#idleBytes -= entry.bytes;
   }
 
-  /** The registration does not match the buffer any more: new transfers do not find it. */
+  /** The registration no longer matches the buffer: new transfers do not find it. */
   #invalidate(entry: Entry): void {
     this.#invalidations++;
     if (entry.users === 0) {
@@ -205,8 +205,7 @@ export class RegistrationCache {
   }
 
   /**
-   * Drops the registration that has been idle longest. Looking at all costs less than the registration that made it
-   * necessary.
+   * Drops the registration that has been idle longest. The search costs less than the registration that needs the room.
    */
   #evict(): void {
     let oldest: Entry | undefined;
@@ -241,7 +240,7 @@ interface Entry {
   readonly memory: RegisteredMemory;
   users: number;
   sweeps: number;
-  /** Orders the idle ones by age. */
+  /** Orders the idle registrations by age. */
   releasedAt: number;
   /** Not in the map; deregistered at its last release. */
   outside: boolean;
@@ -263,7 +262,7 @@ export class HeldMemory {
     this.#entry = entry;
   }
 
-  /** The transfer does not touch the memory any more. Safe to call twice. */
+  /** The transfer no longer touches the memory. Safe to call twice. */
   release(): void {
     const entry = this.#entry;
     if (entry === undefined) return;
@@ -286,8 +285,8 @@ const nothing: RegistrationStats = {
 };
 
 /**
- * Registers local memory that a transfer over `port` reads from: the view's whole buffer, once; the next transfer finds
- * it registered. Each call needs one `release`, when nothing posted touches the view any more. Accepts ArrayBuffers and
+ * Registers local memory that a transfer over `port` reads from: the view's whole buffer, once. The next transfer finds
+ * it registered. Each call needs one `release`, when no posted operation touches the view. Accepts ArrayBuffers and
  * SharedArrayBuffers.
  *
  * @throws TypeError for an empty view, and for a view of a resizable ArrayBuffer, whose pages go away when it shrinks;
@@ -298,8 +297,8 @@ export function hold(port: Port, view: ArrayBufferView): HeldMemory {
 }
 
 /**
- * The same for memory that a transfer writes to. Undefined where the port cannot: its device does not pin the pages of a
- * file for writing.
+ * The same for memory that a transfer writes to. Undefined where the port cannot do so: its device does not pin the
+ * pages of a file for writing.
  *
  * @throws as `hold`.
  */

@@ -5,7 +5,7 @@ import { type Access, accessNumber, accessOf, type Granting, remoteRegionBrand }
 
 /**
  * Memory of the caller, as a handler receives it where the contract says `bulk(access)`. Read it with `call.get` or
- * `call.pull`, write it with `call.put`. It is usable until its call ends. A `RemoteRegion` cannot be sent on: share
+ * `call.pull`, write it with `call.put`. It is usable until its call ends. A `RemoteRegion` cannot be passed on: share
  * the region and send its handle instead.
  *
  * @example
@@ -22,7 +22,7 @@ export class RemoteRegion<A extends Access = Access> {
   readonly access: Granting<A>;
   /** Length of the region in bytes, over all its segments. */
   readonly byteLength: number;
-  // Transfers see these by `grantOf`.
+  // Transfers read these fields through `grantOf`.
   private readonly call: object;
   private readonly segments: readonly RegionSegment[];
   private readonly grantKey: bigint;
@@ -65,17 +65,17 @@ export class RemoteRegion<A extends Access = Access> {
 /** A remote region as transfers use it. */
 export interface RemoteGrant {
   readonly byteLength: number;
-  /** The incoming call that the region came with; only compared. */
+  /** The incoming call that brought the region; only compared. */
   readonly call: object;
   /** Where the region's bytes lie at the owner, in order. */
   readonly segments: readonly RegionSegment[];
   /** The owner's name for the grant: the key of the grant's first segment. 0 for a region of no bytes. */
   readonly grantKey: bigint;
-  /** Where this region, or slice, begins in what was granted. */
+  /** Where this region, or slice, begins in the grant. */
   readonly grantOffset: number;
 }
 
-/** The grant behind a remote region. Costs nothing: it is the same object. */
+/** The grant behind a remote region. Free of cost: it is the same object. */
 export function grantOf(remote: RemoteRegion): RemoteGrant {
   return remote as unknown as RemoteGrant;
 }
