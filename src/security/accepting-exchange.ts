@@ -16,9 +16,9 @@ import { nodeTls } from "./tls-settings.ts";
 import type { CertificateChain } from "./trust.ts";
 
 /**
- * A `tls.Server`, which judges one exchange at a time. A bare `TLSSocket` would let a client of any authority through:
- * the check is the server's. A server tells of its sockets by events that do not say which stream a socket runs over,
- * so each exchange has a server of its own. Making one costs a millisecond, therefore they are used again.
+ * A `tls.Server` that checks one exchange at a time. A bare `TLSSocket` would accept a client of any authority, because
+ * only the server makes that check. The events of a server do not name the stream of their socket. Each exchange
+ * therefore has its own server. A server takes a millisecond to make, so servers are used again.
  */
 export class AcceptingServer {
   readonly #server: Server;
@@ -43,20 +43,21 @@ export class AcceptingServer {
     });
   }
 
-  /** The exchange whose events it tells from now on. */
+  /** The exchange that gets the server's events from now on. */
   serve(exchange: AcceptingExchange, stream: FlightStream): void {
     this.#exchange = exchange;
     this.#server.emit("connection", stream);
   }
 
-  /** An error in here would end the process. */
+  /** An error thrown here would end the process. */
   #keyOf(identity: string): Buffer | null {
     const exchange = this.#exchange;
     if (this.#credentials.kind !== "psk" || exchange === undefined) return null;
     try {
       const key = this.#credentials.lookup(identity);
       exchange.onPskNamed(identity, key === undefined ? "the pre-shared key is not known" : "");
-      // With no key, TLS would fail in another way than with a wrong one: strangers would learn which identities exist.
+      // Without a key, TLS would fail in another way than with a wrong one: strangers would learn which identities
+      // exist.
       return key === undefined ? randomBytes(32) : Buffer.from(key);
     } catch (error) {
       exchange.onPskNamed(identity, `the pre-shared key could not be looked up: ${(error as Error).message}`);
@@ -65,13 +66,13 @@ export class AcceptingServer {
   }
 }
 
-/** The side of an exchange that is connected to. */
+/** The accepting side of an exchange. */
 export class AcceptingExchange implements TlsExchange {
   readonly #listener: TlsExchangeListener;
   readonly #identify: Identify;
   readonly #kind: Credentials["kind"];
   readonly #stream: FlightStream;
-  /** The server has told how the exchange ended, and tells nothing more of it: another exchange may have it. */
+  /** The server has reported the end of the exchange, and has no more events for it: another exchange may use it. */
   readonly #onServerFree: () => void;
   #socket: TLSSocket | undefined;
   #pskIdentity: string | undefined;
@@ -91,7 +92,7 @@ export class AcceptingExchange implements TlsExchange {
     this.#listener = listener;
     this.#onServerFree = onServerFree;
     this.#stream = new FlightStream((bytes) => {
-      // What TLS says once it is done are tickets, which nobody wants.
+      // After the handshake TLS only writes tickets, which are not used.
       if (!this.#closed && !this.#told) listener.onFlight(bytes);
     });
     server.serve(this, this.#stream);
@@ -112,7 +113,7 @@ export class AcceptingExchange implements TlsExchange {
     this.#stream.destroy();
   }
 
-  // ---- told by the server ------------------------------------------------------------------------------------------
+  // ---- events of the server ----------------------------------------------------------------------------------------
 
   onPskNamed(identity: string, fault: string): void {
     this.#pskIdentity = identity;
@@ -146,7 +147,7 @@ export class AcceptingExchange implements TlsExchange {
     this.#tell(() => this.#listener.onRefused({ ...reason, ...told }));
   }
 
-  /** The server tells once. */
+  /** The server reports once. */
   #tell(event: () => void): void {
     if (this.#told) return;
     this.#told = true;

@@ -25,9 +25,9 @@ export type Authorize = (call: AuthorizedCall) => boolean | Promise<boolean>;
 export interface AuthorizedCall {
   /** `service/method`. */
   readonly method: string;
-  /** Who calls; undefined for a peer without `security` that `allowPlain` lets in. */
+  /** The caller's identity; undefined for a peer without `security` that `allowPlain` lets in. */
   readonly identity: Identity | undefined;
-  /** What the caller sent beside the input. It cannot be changed. */
+  /** The metadata of the call. It cannot be changed. */
   readonly metadata: Metadata;
   /** The caller's address, for logs. */
   readonly peer: string;

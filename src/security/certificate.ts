@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 
-/** What a peer's certificate says. The handshake has verified it: its chain, its validity and the revocation lists. */
+/** The content of a peer's certificate. The handshake has verified its chain, its validity and the revocation lists. */
 export interface Certificate {
   /** The names of each kind in the subjectAltName, in their order. */
   readonly uris: readonly string[];
@@ -17,7 +17,7 @@ export interface Certificate {
   readonly validTo: Date;
 }
 
-/** A certificate as `node:crypto` reads it: what is used of an `X509Certificate`. */
+/** A certificate as `node:crypto` reads it: the used part of an `X509Certificate`. */
 export interface ParsedCertificate {
   readonly subject: string;
   readonly issuer: string;
@@ -53,8 +53,8 @@ interface AlternativeName {
 const entryPattern = /(DNS|URI|IP Address|email|DirName|Registered ID|othername|[A-Za-z0-9 ]+):/y;
 
 /**
- * Node joins the names by ", ", and writes a name as a JSON string where it has a comma or a quote of its own, so that
- * no certificate can smuggle a second name into its first (CVE-2021-44532).
+ * Node joins the names by ", ". It writes a name that contains a comma or a quote as a JSON string. So no certificate
+ * can hide a second name in its first (CVE-2021-44532).
  */
 function alternativeNames(text: string): AlternativeName[] {
   const names: AlternativeName[] = [];
@@ -77,7 +77,7 @@ function unquotedEnd(text: string, from: number): number {
   return comma < 0 ? text.length : comma;
 }
 
-/** Behind the quote that ends the JSON string which begins at `from`. */
+/** The offset after the quote that ends the JSON string at `from`. */
 function quotedEnd(text: string, from: number): number {
   for (let at = from + 1; at < text.length; at++) {
     if (text[at] === "\\") at++;

@@ -15,7 +15,7 @@ import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 import { applicationProtocols, nodeTls } from "./tls-settings.ts";
 import type { CertificateChain } from "./trust.ts";
 
-/** What a connector shows, and what the peer must prove. */
+/** The connector's credentials, and the name that the peer must prove. */
 export interface ConnectingTerms {
   readonly context: SecureContext;
   /** The pre-shared key; undefined where certificates are used. */
@@ -25,7 +25,7 @@ export interface ConnectingTerms {
   readonly identify: Identify;
 }
 
-/** The side of an exchange that connects. Its first flight is ready soon after it is made, its last one in `take`. */
+/** The connecting side of an exchange. Its first flight is ready soon after it is made, its last one in `take`. */
 export class ConnectingExchange implements TlsExchange {
   readonly #terms: ConnectingTerms;
   readonly #listener: TlsExchangeListener;
@@ -45,7 +45,7 @@ export class ConnectingExchange implements TlsExchange {
       socket: this.#stream,
       secureContext: context,
       ALPNProtocols: [...applicationProtocols],
-      // Said aloud: the environment can turn the default off.
+      // Set here, because the environment can turn the default off.
       rejectUnauthorized: true,
       // No name is sent: an acceptor has one certificate, and eavesdroppers need not know the name.
       checkServerIdentity(_host, { raw }) {
@@ -96,7 +96,7 @@ export class ConnectingExchange implements TlsExchange {
   #identity([leaf]: CertificateChain): Identity | undefined {
     const { psk, identify } = this.#terms;
     const socket = this.#socket;
-    // With a pre-shared key OpenSSL counts the session as resumed. Otherwise nothing is ever resumed.
+    // With a pre-shared key OpenSSL counts the session as resumed. No other session is ever resumed.
     if (psk !== undefined) return socket.isSessionReused() ? identityOfPsk(psk.identity) : undefined;
     if (!socket.authorized || socket.isSessionReused() || leaf === undefined) return undefined;
     return identityOfCertificate(certificateOf(new X509Certificate(leaf)), identify);
@@ -114,7 +114,7 @@ const nameless: ExchangeRefusal = {
   why: "the peer's certificate has no name that counts",
 };
 
-/** The peer has not proven the name that it was connected by. */
+/** The peer has not proven the name in the URL. */
 class NameError extends Error {}
 
 function reasonOf(error: Error, socket: TLSSocket): ExchangeRefusal {

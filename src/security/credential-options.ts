@@ -1,17 +1,17 @@
 import { anything, callback, type FieldsOf, required, resolveNested } from "../base/options/options.ts";
 import { type PemSource, pem } from "./pem.ts";
 
-/** The certificate of an engine, and whom it trusts. Functions are called by `Engine.open` and `reloadSecurity`. */
+/** The certificate and the trusted authorities of an engine. `Engine.open` and `reloadSecurity` call the functions. */
 export interface TlsOptions {
   /** The engine's certificate, followed by intermediate ones. Its usage includes client and server authentication. */
   readonly cert: PemSource;
   /** The private key of the certificate. */
   readonly key: PemSource;
-  /** The certificates of the authorities whose peers are trusted. No others are: the system's list is not used. */
+  /** The certificates of the trusted authorities. Only their peers are trusted: the system's list is not used. */
   readonly ca: PemSource;
   /**
    * Revocation lists. When there is one, each authority in a peer's chain must have a list that is in force. Default:
-   * none, so that nothing is revoked.
+   * no lists, so that no certificate is revoked.
    */
   readonly crl?: PemSource | undefined;
 }
@@ -26,13 +26,13 @@ export interface PskOptions {
   /** 32 to 256 random bytes. Copied. */
   readonly key?: Uint8Array | undefined;
   /**
-   * The key of a peer, by the identity that it names; undefined for one that is not known. Called for each handshake of
-   * a peer that connects, so it must be quick. Default: the one key, for its identity.
+   * The key of a peer, by the identity that it names; undefined for an unknown identity. Called for each handshake of a
+   * connecting peer, so it must be quick. Default: the one key, for its identity.
    */
   readonly lookup?: (identity: string) => Uint8Array | undefined;
 }
 
-/** How an engine proves who it is. */
+/** How an engine proves its identity. */
 export type Credentials = TlsCredentials | PskCredentials;
 
 export interface TlsCredentials {
@@ -45,7 +45,7 @@ export interface TlsCredentials {
 
 export interface PskCredentials {
   readonly kind: "psk";
-  /** What this engine shows where it connects. Undefined: it can only be connected to. */
+  /** The identity and the key of this engine where it connects. Undefined: it only accepts. */
   readonly own: { readonly identity: string; readonly key: Uint8Array } | undefined;
   /**
    * The key that belongs to an identity.

@@ -1,7 +1,7 @@
-/** A value in DER, the encoding of X.509: its tag, and where its content stands. */
+/** A value in DER, the encoding of X.509: its tag, and the offsets of its content. */
 export interface DerValue {
   readonly tag: number;
-  /** Where the whole value begins, its content, and what follows. */
+  /** Offset of the whole value; then of its content, and of its end. */
   readonly from: number;
   readonly start: number;
   readonly end: number;
@@ -9,7 +9,7 @@ export interface DerValue {
 
 export const derTag = { integer: 0x02, sequence: 0x30, utcTime: 0x17, generalizedTime: 0x18 } as const;
 
-/** The values that stand one behind another between two offsets. @throws TypeError when they are cut off. */
+/** The values that follow each other between two offsets. @throws TypeError when they are cut off. */
 export function* derValues(bytes: Uint8Array, start = 0, end = bytes.byteLength): Generator<DerValue> {
   for (let at = start; at < end; ) {
     const value = derValueAt(bytes, at, end);

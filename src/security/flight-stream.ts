@@ -1,8 +1,8 @@
 import { Duplex } from "node:stream";
 
 /**
- * The stream that a TLS exchange runs over. What TLS writes is handed to `onFlight`, what the peer has sent is given to
- * `receive`. Its owner bounds the bytes; the stream itself holds back nothing.
+ * The stream under a TLS exchange. Bytes that TLS writes go to `onFlight`; bytes of the peer go to `receive`. The owner
+ * bounds the bytes; the stream has no backpressure.
  */
 export class FlightStream extends Duplex {
   readonly #onFlight: (bytes: Buffer) => void;
@@ -10,7 +10,7 @@ export class FlightStream extends Duplex {
   constructor(onFlight: (bytes: Buffer) => void) {
     super();
     this.#onFlight = onFlight;
-    // TLS reports what breaks. Without a listener an error would end the process.
+    // TLS reports errors itself. Without a listener an error would end the process.
     this.on("error", () => {});
   }
 

@@ -4,7 +4,10 @@ import type { Certificate } from "./certificate.ts";
 /** A peer that has proven by TLS that it holds the key of a certificate. */
 export interface CertificateIdentity {
   readonly kind: "certificate";
-  /** What `identify` made of the certificate. Default: its first URI, else its first DNS name. Never the CN. */
+  /**
+   * The name that `identify` returned for the certificate. Default: its first URI, else its first DNS name. Never the
+   * CN.
+   */
   readonly name: string;
   /** All names of the certificate: URIs, DNS names, IP addresses. */
   readonly names: readonly string[];
@@ -22,7 +25,7 @@ export interface PskIdentity {
 }
 
 /**
- * A process of this host, over `shm`: the kernel says who it is. Numbers are those of this process's user namespace.
+ * A process of this host, over `shm`: the kernel reports its identity. Numbers are of this process's user namespace.
  */
 export interface ProcessIdentity {
   readonly kind: "process";
@@ -36,10 +39,10 @@ export interface LocalIdentity {
   readonly kind: "local";
 }
 
-/** Who is at the other side of a session, as it was proven when the session opened. Frozen. */
+/** The identity of a session's peer, as it was proven when the session opened. Frozen. */
 export type Identity = CertificateIdentity | PskIdentity | ProcessIdentity | LocalIdentity;
 
-/** Gives a certificate its name. Undefined: it has none, and its holder is refused. */
+/** Gives a certificate its name. Undefined: it has no name, and its holder is refused. */
 export type Identify = (certificate: Certificate) => string | undefined;
 
 export const localIdentity: LocalIdentity = Object.freeze({ kind: "local" });
@@ -48,10 +51,10 @@ export const localIdentity: LocalIdentity = Object.freeze({ kind: "local" });
 export const identifyByName: Identify = ({ uris, dnsNames }) => uris[0] ?? dnsNames[0];
 
 /**
- * The identity of a certificate that the handshake has verified. Undefined when `identify` gives it no name: the peer
- * is unproven then.
+ * The identity of a certificate that the handshake has verified. Undefined when `identify` gives it no name: then the
+ * peer is unproven.
  *
- * @throws What `identify` throws, and TypeError when it returns anything but a string or undefined.
+ * @throws the error of `identify`, and TypeError when it returns anything but a string or undefined.
  */
 export function identityOfCertificate(
   certificate: Certificate,
@@ -75,8 +78,8 @@ export function identityOfProcess(uid: number, gid: number, pid: number): Proces
 }
 
 /**
- * Whether two identities are of one principal: what belongs to the one is the other's too. A renewed certificate with
- * the same name is the same principal, and a process is its user. Peers without an identity are all one.
+ * Whether two identities are of one principal, which shares its sessions and rights. A renewed certificate with the
+ * same name is the same principal. The principal of a process is its user. Peers without an identity are one principal.
  */
 export function isSamePrincipal(one: Identity | undefined, other: Identity | undefined): boolean {
   return one === other || principalOf(one) === principalOf(other);
@@ -96,7 +99,7 @@ export function principalOf(identity: Identity | undefined): string {
 }
 
 /**
- * Who is behind an address, where no handshake is needed to know: over `mem` this process, over `shm` by the kernel.
+ * The identity behind an address, where no handshake is needed: over `mem` this process, over `shm` by the kernel.
  */
 export function identityByFabric(
   port: Pick<Port, "scheme" | "processOf">,

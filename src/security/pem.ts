@@ -7,8 +7,8 @@ export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];
 export type PemSource = Pem | (() => Pem);
 
 /**
- * PEM or a function that reads it. It resolves to a function that reads it and checks what it has read. A message never
- * shows the value, which may be a key.
+ * PEM or a function that reads it. It resolves to a function that reads and checks it. A message never shows the value,
+ * which may be a key.
  */
 export function pem(): Field<() => readonly Buffer[]> {
   return {

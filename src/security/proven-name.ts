@@ -6,8 +6,8 @@ import { certificateOf } from "./certificate.ts";
 const isUri = (name: string): boolean => /^[A-Za-z][A-Za-z0-9+.-]*:/.test(name) && isIP(name) === 0;
 
 /**
- * Why a certificate, which the handshake has verified, does not prove the name; "" where it does. The name is an IP
- * address, a URI, or a host name. It must stand in the subjectAltName in that kind: the CN proves nothing.
+ * Why a verified certificate does not prove the name; "" where it does. The name is an IP address, a URI, or a host
+ * name. It must be in the subjectAltName in that kind: the CN proves nothing.
  */
 export function nameFault(der: Uint8Array, name: string): string {
   if (name === "")

@@ -1,11 +1,11 @@
 import { type DerValue, derMembers, derTag, derValues } from "./der.ts";
 
 /**
- * What revocation lists say, by authority. OpenSSL judges by the same lists in each handshake, and Node does not hand them
- * out; these are for peers that are connected already.
+ * The content of revocation lists, by authority. OpenSSL uses the same lists in each handshake, and Node does not
+ * return them. This copy is for peers that are already connected.
  */
 export class Revocations {
-  /** Serial numbers as DER has them, in hexadecimal digits, by the name of the authority in DER, likewise. */
+  /** Serial numbers by the name of their authority; both are the hexadecimal digits of their DER. */
   readonly #serials = new Map<string, Set<string>>();
 
   /** @throws TypeError for lists that OpenSSL would not take either. */
@@ -13,7 +13,7 @@ export class Revocations {
     for (const pem of lists) for (const der of blocks(pem)) this.#add(der);
   }
 
-  /** Whether the authority of a certificate, which is in DER, has revoked it. */
+  /** Whether the authority of a certificate in DER has revoked it. */
   has(certificate: Uint8Array): boolean {
     const { issuer, serial } = issuerAndSerial(certificate);
     return this.#serials.get(issuer)?.has(serial) === true;
@@ -29,7 +29,7 @@ export class Revocations {
     const serials = this.#serials.get(key) ?? new Set<string>();
     this.#serials.set(key, serials);
     const revoked = rest.find(({ tag }) => tag === derTag.sequence);
-    // Behind the times a sequence is the list itself: extensions have a tag of their own.
+    // After the times a sequence is the list itself: extensions have another tag.
     for (const entry of revoked === undefined ? [] : derMembers(der, revoked))
       serials.add(hexOf(der, first(derMembers(der, entry))));
   }

@@ -8,14 +8,14 @@ export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme)
   return scheme === "shm" ? security.shm === "tls" : true;
 }
 
-/** Whether what is sent over the fabric does not leave this host. */
+/** Whether bytes that are sent over the fabric stay on this host. */
 export function staysOnHost(scheme: Scheme): boolean {
   return scheme === "mem" || scheme === "shm" || scheme === "net+unix";
 }
 
 /**
- * @throws RpcError `failed_precondition` when the fabric cannot be used with these options: nothing proves who a peer
- * is.
+ * @throws RpcError `failed_precondition` when the fabric cannot be used with these options, because it proves no
+ * identity.
  */
 export function assertSecurable(security: ResolvedSecurity | undefined, scheme: Scheme): void {
   if (!isSealed(security, scheme) || security?.credentials !== undefined) return;

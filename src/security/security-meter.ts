@@ -13,9 +13,9 @@ import { type Identity, principalOf } from "./identity.ts";
  *
  * Handshakes:
  * - `certificate`: it was missing, or not verified, or `identify` gave it no name.
- * - `name`: the peer did not prove the name that it was connected by.
+ * - `name`: the peer did not prove the name in the URL.
  * - `key`: the pre-shared key is unknown or another.
- * - `plain`: the peer has no security, and this engine asks for it; or the reverse.
+ * - `plain`: the peer has no security, and this engine requires it; or the reverse.
  * - `protocol`: the messages of the handshake were wrong, or the sides share no suite.
  * - `time`: it took longer than `handshakes.timeoutMs`.
  * - `crowded`: too many handshakes were open.
@@ -37,40 +37,40 @@ export type SecurityRefusal =
 /** What `cinnabar:security.refused` publishes. */
 export interface SecurityRefused {
   readonly refusal: SecurityRefusal;
-  /** The peer's URL, or what is known of it. */
+  /** The peer's URL, or the known part of it. */
   readonly peer: string;
   readonly identity: Identity | undefined;
   /** `service/method`, where a call was refused. */
   readonly method?: string;
-  /** For people: what was wrong. Never a key. */
+  /** The reason for people. Never a key. */
   readonly why: string;
-  /** What a function of the user threw. */
+  /** The error that a function of the user threw. */
   readonly error?: unknown;
 }
 
-/** What an engine has refused, and whom it speaks with. */
+/** The refusals of an engine, and its open sessions by identity. */
 export interface SecurityStats {
   /** Handshakes that ended well since the engine opened. */
   readonly handshakes: number;
   /** Handshakes that are under way. */
   readonly openHandshakes: number;
-  /** Refusals since the engine opened, by reason. Those that never happened are absent. */
+  /** Refusals since the engine opened, by reason. Reasons without a refusal are absent. */
   readonly refusals: Readonly<Partial<Record<SecurityRefusal, number>>>;
   /**
-   * Messages of sealed sessions that were dropped: forged, damaged or repeated, keepalives too. The counters tell them
-   * apart.
+   * Dropped messages of sealed sessions: forged, damaged or repeated, keepalives too. The counters distinguish these
+   * cases.
    */
   readonly forgeries: number;
   /**
    * Open sessions by the peer's identity, the most first, 100 at most: "certificate NAME", "psk NAME", "process UID",
-   * "local", and "" for peers that proved nothing.
+   * "local", and "" for peers without an identity.
    */
   readonly sessions: readonly { readonly identity: string; readonly sessions: number }[];
 }
 
 const mostIdentities = 100;
 
-/** Counts what the security of one engine does. */
+/** Counts the events of one engine's security. */
 export class SecurityMeter {
   handshakes = 0;
   openHandshakes = 0;

@@ -24,19 +24,19 @@ import {
 import { type Identify, identifyByName } from "./identity.ts";
 import { type SuiteName, suiteNames } from "./sealing/suites.ts";
 
-/** What strangers may make an engine hold and do before they have proven who they are. */
+/** Limits on the handshakes of peers that have not proven their identity. */
 export interface HandshakeOptions {
   /** Handshakes that may be open at once, 1 to 65,536. Default 64. */
   readonly maxOpen?: number | undefined;
   /** How long a handshake may take, in milliseconds, 100 to 2^31 - 1. Default 5000. */
   readonly timeoutMs?: number | undefined;
-  /** The share of the thread's time that the handshakes of strangers may take, from 0.01 to 1. Default 0.2. */
+  /** The share of the thread's time that handshakes of unproven peers may take, from 0.01 to 1. Default 0.2. */
   readonly share?: number | undefined;
 }
 
 /**
- * Who may speak with an engine, and how it is proven (docs/guide/security.md). One of `tls` and `psk` is required for
- * every fabric but `shm` and `mem`.
+ * The peers that may use an engine, and how they prove their identity (docs/guide/security.md). One of `tls` and `psk`
+ * is required for every fabric except `shm` and `mem`.
  *
  * @example
  * const engine = await Engine.open({
@@ -58,27 +58,27 @@ export interface SecurityOptions {
   /** A pre-shared key instead of certificates. */
   readonly psk?: PskOptions | undefined;
   /**
-   * Bulk data of sealed sessions: "sealed", or "plain", which leaves the bytes of regions readable and changeable by
-   * anybody on the network path. Messages are sealed either way. Default "sealed".
+   * Bulk data of sealed sessions: "sealed", or "plain". With "plain" any machine on the network path can read and
+   * change the bytes of regions. Messages are sealed either way. Default "sealed".
    */
   readonly bulk?: "sealed" | "plain" | undefined;
   /**
-   * Sessions over shm: "same-user" trusts the kernel, which says who the peer is, and seals nothing; "tls" runs the
+   * Sessions over shm. "same-user" trusts the kernel, which reports the peer's user, and seals nothing. "tls" runs the
    * handshake and seals as on other fabrics. Default "same-user".
    */
   readonly shm?: "same-user" | "tls" | undefined;
   /**
-   * Lets peers without `security` connect to this engine, while a system moves over. Their calls have no identity. An
-   * engine that connects never takes less than it asks for. Default false.
+   * Lets peers without `security` connect to this engine during a migration. Their calls have no identity. An engine
+   * that connects never accepts less than it requires. Default false.
    */
   readonly allowPlain?: boolean | undefined;
-  /** Bounds on the handshakes of strangers. */
+  /** Limits on the handshakes of unproven peers. */
   readonly handshakes?: HandshakeOptions | undefined;
-  /** The ciphers that this engine accepts, the most wanted first. Default both, AES-256-GCM first. */
+  /** The ciphers that this engine accepts, in order of preference. Default both, AES-256-GCM first. */
   readonly suites?: readonly SuiteName[] | undefined;
   /**
-   * Gives a peer's certificate its name. A peer whose certificate gets none is refused. Default: the first URI, else the
-   * first DNS name of the subjectAltName.
+   * Gives a peer's certificate its name. A peer with a certificate without a name is refused. Default: the first URI,
+   * else the first DNS name of the subjectAltName.
    */
   readonly identify?: Identify | undefined;
   /** Which peers may call which methods. Default: every peer that is let in may call every method. */
@@ -106,7 +106,7 @@ const securityFields = {
 
 /** The options with the defaults. */
 export interface ResolvedSecurity extends Omit<Resolved<typeof securityFields>, "tls" | "psk"> {
-  /** Undefined: there are none, and only `shm` and `mem` can be used. */
+  /** Undefined without credentials; then only `shm` and `mem` can be used. */
   readonly credentials: Credentials | undefined;
 }
 

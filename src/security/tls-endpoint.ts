@@ -15,15 +15,15 @@ import {
 import type { CertificateChain, Trust } from "./trust.ts";
 
 /**
- * Why a peer cannot be judged again. The server side of Node 24.21 and 26.8 gives the leaf of a client's chain alone
+ * Why a peer cannot be checked again. The server side of Node 24.21 and 26.8 only returns the leaf of a client's chain
  * (nodejs/node#65579).
  */
 const chainCut =
   "Node has not handed out the certificates between it and its authority; put them into security.tls.ca as well";
 
 /**
- * Begins the TLS exchanges of one engine, in both roles, with the same credentials. What OpenSSL needs of these is made
- * once, and again by `reload`.
+ * Begins the TLS exchanges of one engine, in both roles, with the same credentials. OpenSSL's context is made once, and
+ * again by `reload`.
  */
 export class TlsEndpoint {
   readonly #credentials: Credentials;
@@ -31,9 +31,9 @@ export class TlsEndpoint {
   #read: ReadCredentials;
   #context: SecureContext;
   #trust: Trust;
-  /** By the reading before: that which has let the peers of open sessions in. */
+  /** From the former reading, which admitted the peers of open sessions. */
   #formerTrust: Trust | undefined;
-  /** Servers without an exchange. As many are made as there are handshakes at once, and these are bounded. */
+  /** Servers without an exchange. There are as many as handshakes at once, and these are bounded. */
   #servers: AcceptingServer[] = [];
 
   /**
@@ -51,9 +51,9 @@ export class TlsEndpoint {
 
   /**
    * Reads the certificates, the key and the lists again. They hold for exchanges that begin from now on. Peers of
-   * exchanges that have begun before are judged by both readings.
+   * earlier exchanges are checked by both readings.
    *
-   * @throws As the constructor does. The former ones hold then.
+   * @throws as the constructor. The former ones hold then.
    */
   reload(): void {
     const read = readCredentials(this.#credentials);
@@ -74,8 +74,8 @@ export class TlsEndpoint {
   }
 
   /**
-   * Why a peer could not prove any more who it is, or "": its chain does not lead to a trusted authority, or was revoked,
-   * or its pre-shared key is gone.
+   * Why a peer could no longer prove its identity, or "": its chain does not lead to a trusted authority, or was
+   * revoked, or its pre-shared key is gone.
    */
   faultOf({ identity, chain }: { readonly identity: Identity; readonly chain: CertificateChain }): string {
     const credentials = this.#credentials;
@@ -90,7 +90,7 @@ export class TlsEndpoint {
         ? "its pre-shared key is not known any more"
         : "";
     } catch {
-      // That keys cannot be looked up now says nothing of this one.
+      // A failed look-up proves nothing about this key.
       return "";
     }
   }
@@ -110,13 +110,13 @@ export class TlsEndpoint {
     const servers = this.#servers;
     const server =
       servers.pop() ?? new AcceptingServer(acceptorOptions(this.#read, credentials.kind), credentials);
-    // Those made before a reload are let go with their array.
+    // Servers made before a reload are released with their array.
     return new AcceptingExchange(server, credentials.kind, this.#identify, this.#judgedAgain(listener), () =>
       servers.push(server),
     );
   }
 
-  /** The listener of an exchange that begins now, and may end when the certificates have been read again. */
+  /** The listener of an exchange that begins now, and may end after the certificates have been read again. */
   #judgedAgain(listener: TlsExchangeListener): TlsExchangeListener {
     const trust = this.#trust;
     return {

@@ -5,7 +5,7 @@ export const otherKey = "the pre-shared keys differ";
 const otherProtocol = "the peer does not speak cinnabar/1";
 const mixed = "one side has certificates, the other a pre-shared key";
 
-/** What OpenSSL's and Node's codes mean, for the person who corrects the certificates. */
+/** The meaning of OpenSSL's and Node's codes, for the person who corrects the certificates. */
 const causes: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: "the certificate is of an authority that is not trusted",
   UNABLE_TO_GET_ISSUER_CERT: "the certificate is of an authority that is not trusted",
@@ -24,7 +24,7 @@ const causes: Readonly<Record<string, string>> = {
   PATH_LENGTH_EXCEEDED: "the certificate's chain is longer than its authority allows",
   CERT_CHAIN_TOO_LONG: "the certificate's chain is too long",
   ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE: "no certificate was shown",
-  // Node has no name for some of OpenSSL's verdicts. One says that the signer is a leaf.
+  // Node has no name for some of OpenSSL's verdicts. One of them: the signer is a leaf.
   UNSPECIFIED: "the certificate does not stand the check; who signed it may be no authority",
   ERR_SSL_NO_SUITABLE_SIGNATURE_ALGORITHM: mixed,
   ERR_SSL_NO_SHARED_CIPHER: mixed,
@@ -38,11 +38,11 @@ export interface ExchangeRefusal {
   readonly refusal: SecurityRefusal;
   /** A sentence for people of this side, without keys. */
   readonly why: string;
-  /** What the peer is told instead of `why`. */
+  /** The text that is sent to the peer instead of `why`. */
   readonly told?: string;
 }
 
-/** Why OpenSSL gave an exchange up. `socket` judged the peer's certificate. */
+/** Why OpenSSL ended an exchange. `socket` checked the peer's certificate. */
 export function tlsFailure(error: Error, socket: TLSSocket): ExchangeRefusal {
   const judged: unknown = socket.authorizationError;
   const code = typeof judged === "string" ? judged : ((error as NodeJS.ErrnoException).code ?? "");

@@ -27,8 +27,8 @@ export function assertSupported({ kind }: Credentials): void {
 }
 
 /**
- * What both roles give OpenSSL. Tickets carry the trust of the moment when they were made, and save little: there are
- * none.
+ * The options of both roles for OpenSSL. There are no tickets: a ticket carries the trust of the moment when it was
+ * made, and saves little.
  */
 const common = {
   minVersion: "TLSv1.3",
@@ -37,8 +37,8 @@ const common = {
 } as const satisfies SecureContextOptions;
 
 /**
- * A pre-shared key belongs to SHA-256. With other suites on offer, an acceptor that has certificates too would choose
- * one of them and forget the key.
+ * A pre-shared key belongs to SHA-256. With other suites on offer, an acceptor that also has certificates would choose
+ * one of those and ignore the key.
  */
 const pskCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
@@ -62,7 +62,7 @@ export function readCredentials(credentials: Credentials): ReadCredentials {
     ca: [...credentials.ca()],
     ...(crl === undefined ? {} : { crl: [...crl] }),
   };
-  // With no authority at all, Node would trust those of the system.
+  // Without an authority Node would trust those of the system.
   if (read.ca.every((pem) => !pem.includes("-----BEGIN")))
     throw new TypeError("security.tls.ca has no certificate in PEM");
   return read;
@@ -79,20 +79,20 @@ export function contextOf(read: ReadCredentials): SecureContext {
   }
 }
 
-/** Whom they trust. */
+/** The trust of one reading. */
 export function trustOf({ ca, crl }: ReadCredentials): Trust {
   return new Trust((ca ?? []) as Buffer[], (crl ?? []) as Buffer[]);
 }
 
-/** How an acceptor judges those who connect. */
+/** How an acceptor checks connecting peers. */
 export function acceptorOptions(read: ReadCredentials, kind: Credentials["kind"]): TlsOptions {
   return {
     ...read,
     ALPNProtocols: [...applicationProtocols],
     requestCert: kind === "tls",
-    // Said aloud: the environment can turn the default off.
+    // Set here, because the environment can turn the default off.
     rejectUnauthorized: true,
-    // The time limit is that of the opening. This one leaves the stream open.
+    // The opening has its own time limit. This one leaves the stream open.
     handshakeTimeout: longestTimeoutMs,
   };
 }

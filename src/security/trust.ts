@@ -1,12 +1,12 @@
 import { X509Certificate } from "node:crypto";
 import { Revocations } from "./revocations.ts";
 
-/** A certificate that a handshake has verified, and behind it those that came with it. In DER. */
+/** A certificate that a handshake has verified, followed by the others of its chain. In DER. */
 export type CertificateChain = readonly Uint8Array[];
 
 /**
- * Whom one reading of the authorities and lists trusts. A handshake is judged by OpenSSL alone; this judges again, by a
- * later reading, what a handshake has verified: whether the chain still leads to an authority, and nothing of it was
+ * The peers that one reading of the authorities and lists trusts. OpenSSL alone checks a handshake. This class checks a
+ * verified chain again, by a later reading: whether it still leads to an authority, and no certificate of it was
  * revoked since.
  */
 export class Trust {
@@ -19,7 +19,7 @@ export class Trust {
     this.#revocations = new Revocations(lists);
   }
 
-  /** Why a chain does not hold any more, or "". */
+  /** Why a chain is no longer valid, or "". */
   faultOf(chain: CertificateChain): string {
     const certificates = chain.map((der) => new X509Certificate(der));
     const path = this.#pathOf(certificates);
@@ -31,7 +31,7 @@ export class Trust {
       : "the certificate of its authority is revoked";
   }
 
-  /** Whether a chain leads to an authority. One that a handshake has verified does, if all of it is there. */
+  /** Whether a chain leads to an authority. A complete chain that a handshake has verified does. */
   leadsToAuthority(chain: CertificateChain): boolean {
     return this.#pathOf(chain.map((der) => new X509Certificate(der))) !== undefined;
   }

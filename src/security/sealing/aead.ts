@@ -11,7 +11,7 @@ import { ivBytes, keyBytes, type SuiteName, suites } from "./suites.ts";
  */
 export class Aead {
   readonly #library: CryptoAddon;
-  /** -1: closed. The library refuses it. */
+  /** -1: closed. The library refuses this handle. */
   #handle: number;
 
   private constructor(library: CryptoAddon, handle: number) {
@@ -38,15 +38,15 @@ export class Aead {
   }
 
   /**
-   * Seals `bytes` bytes in place, behind `aadBytes` bytes that stay clear at `at` of `memory`, and writes the tag behind
-   * them. Throws for a number that is not higher than the last one, because no nonce may be used twice.
+   * Seals `bytes` bytes in place. They follow `aadBytes` bytes that stay clear, at `at` of `memory`. Writes the tag
+   * after them. Throws for a number that is not higher than the last one, because no nonce may be used twice.
    */
   sealMessage(memory: Uint8Array, at: number, aadBytes: number, bytes: number, number: number): void {
     const status = this.#library.sealMessage(this.#handle, memory, at, aadBytes, bytes, number);
     if (status !== 0) throw this.#refused(number);
   }
 
-  /** The reverse. False for what is not genuine, and then the text is zeros. */
+  /** The reverse. False for a message that is not genuine; then the text is zeros. */
   openMessage(memory: Uint8Array, at: number, aadBytes: number, bytes: number, number: number): boolean {
     return this.#library.openMessage(this.#handle, memory, at, aadBytes, bytes, number) === 0;
   }
@@ -60,7 +60,9 @@ export class Aead {
     if (status !== 0) throw this.#refused(number);
   }
 
-  /** The reverse. False for what is not genuine, and then `target` is zeros. Nobody else may write to `source`. */
+  /**
+   * The reverse. False for a piece that is not genuine; then `target` is zeros. No other code may write to `source`.
+   */
   openPiece(
     number: number,
     aad: Uint8Array,
@@ -74,8 +76,8 @@ export class Aead {
   }
 
   /**
-   * Hands the native cipher to another part of the addon, which closes it. This one is closed from now on. -1 where the
-   * cipher is not native: it stays as it is.
+   * Gives the native cipher to another part of the addon, which closes it. This object is closed from now on. -1 where
+   * the cipher is not native: then it does not change.
    */
   release(): number {
     return this.#library instanceof NodeCrypto ? -1 : this.#taken();
@@ -101,7 +103,7 @@ export class Aead {
 
 const nodeCrypto = new NodeCrypto();
 
-/** What seals on this machine: the addon, or `node:crypto` where the addon or OpenSSL's libcrypto is missing. */
+/** The library that seals on this machine: the addon, or `node:crypto` without the addon or OpenSSL's libcrypto. */
 export function sealingLibrary(): CryptoAddon {
   const addon = addonIfThere();
   return addon?.libcrypto().loaded ? addon : nodeCrypto;

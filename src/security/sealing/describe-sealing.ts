@@ -3,19 +3,19 @@ import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { Aead, sealingLibrary } from "./aead.ts";
 import { ivBytes, keyBytes, type SuiteName, suiteNames, tagBytes } from "./suites.ts";
 
-/** By which library sessions are sealed on this machine, and how fast. */
+/** The library that seals sessions on this machine, and its speed. */
 export interface SealingReport {
-  /** The file that has it: mostly the node binary. "node:crypto" where the addon is missing. */
+  /** The file of the library: mostly the node binary. "node:crypto" where the addon is missing. */
   readonly path: string;
   /** "OpenSSL 3.5.8 …". */
   readonly version: string;
-  /** Where it was looked for; `reason` is empty for what is used. */
+  /** The places where it was looked for; `reason` is empty for the one in use. */
   readonly tried: readonly { readonly path: string; readonly reason: string }[];
   /** The ciphers, and how many bytes one thread seals in a second; 0 where the library does not have it. */
   readonly suites: readonly { readonly name: SuiteName; readonly bytesPerSecond: number }[];
 }
 
-/** As long as a piece of bulk data. */
+/** The length of a piece of bulk data. */
 const measuredBytes = 256 * 1024;
 const measuredMs = 10;
 
@@ -45,7 +45,7 @@ function measured(suite: SuiteName): number {
   const none = new Uint8Array(0);
   let best = Number.POSITIVE_INFINITY;
   const untilMs = realTimers.now() + measuredMs;
-  // The best one: what else the machine does is no property of the library.
+  // The best one: other load of the machine is no property of the library.
   for (let number = 1; number < 3 || realTimers.now() < untilMs; number++) {
     const startMs = realTimers.now();
     aead.sealPiece(number, none, memory, memory, tag);

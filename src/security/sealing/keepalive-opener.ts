@@ -11,8 +11,8 @@ import {
 } from "./sealed-message.ts";
 
 /**
- * Opens the keepalives that the peer's guard sends while its thread computes. They have a key and a count of their own,
- * since the guard cannot know the thread's: some may be lost, none is taken twice.
+ * Opens the keepalives that the peer's guard sends while its thread computes. They have their own key and count,
+ * because the guard does not know the thread's. Some may be lost; none is accepted twice.
  */
 export class KeepaliveOpener {
   readonly #aead: Aead;

@@ -13,7 +13,7 @@ describe("expand", () => {
   });
 
   it("is the second half of node:crypto's HKDF, at all lengths", () => {
-    // HKDF-Extract without salt of an empty secret, by the first half of the same.
+    // HKDF-Extract of an empty secret without salt, by the first half of the same function.
     const prk = expandedPrk();
     for (const bytes of [1, 31, 32, 33, 64, 76, 100]) {
       const expected = Buffer.from(
@@ -24,7 +24,7 @@ describe("expand", () => {
   });
 });
 
-/** HMAC-SHA256 of nothing under 32 zeros. */
+/** HMAC-SHA256 of no bytes under 32 zeros. */
 const expandedPrk = () => hex("b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 
 describe("links of keys", () => {

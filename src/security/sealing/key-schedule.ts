@@ -22,8 +22,8 @@ export function expand(secret: Uint8Array, label: string, bytes: number): Uint8A
 }
 
 /**
- * Keys that follow from a secret, one link after the other. Each link has a key, an iv and the secret of the next link.
- * Only that secret is kept. It tells nothing about former links.
+ * Keys derived from a secret, one link after the other. Each link has a key, an iv and the secret of the next link.
+ * Only that secret is kept. Former links cannot be derived from it.
  */
 export class KeyChain {
   readonly #suite: SuiteName;
@@ -58,7 +58,7 @@ export class KeyChain {
   }
 }
 
-/** The ciphers of a chain for the side that seals: the present one alone. */
+/** The ciphers of a chain for the sealing side: the current one only. */
 export class SealingKeys {
   readonly #chain: KeyChain;
   #aead: Aead;
@@ -71,7 +71,7 @@ export class SealingKeys {
     this.#aead = chain.next("seal");
   }
 
-  /** The cipher of a link, which is not before that of the last call. */
+  /** The cipher of a link, which is not before the link of the last call. */
   of(link: number): Aead {
     while (this.#link < link) {
       this.#aead.close();
@@ -94,8 +94,8 @@ export interface LinkBounds {
 }
 
 /**
- * The ciphers of a chain for the side that opens. Former links are forgotten only when a message has been opened with a
- * new one: until then, nothing proves that the new link is real.
+ * The ciphers of a chain for the opening side. Former links are forgotten only when a message has been opened with a
+ * new one. Before that the new link is not proven.
  */
 export class OpeningKeys {
   readonly #chain: KeyChain;
@@ -103,7 +103,7 @@ export class OpeningKeys {
   /** The ciphers from link `#first` on. */
   readonly #aeads: Aead[] = [];
   #first: number;
-  /** The newest link with which something has been opened. */
+  /** The newest link that has opened a text. */
   #newest: number;
   #closed = false;
 
@@ -122,7 +122,7 @@ export class OpeningKeys {
     return this.#aeads[link - this.#first];
   }
 
-  /** Something of this link has been opened. */
+  /** A text of this link has been opened. */
   opened(link: number): void {
     if (link <= this.#newest) return;
     this.#newest = link;

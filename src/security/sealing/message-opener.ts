@@ -9,7 +9,7 @@ import {
   sealedTagBytes,
 } from "./sealed-message.ts";
 
-/** What became of a message that did not open; others are numbers from 0. */
+/** Results for a message that did not open; other results are numbers from 0. */
 export const notOpened = {
   /** It is not sealed. */
   clear: -1,
@@ -22,26 +22,26 @@ export const notOpened = {
 export type NotOpened = (typeof notOpened)[keyof typeof notOpened];
 
 const half = 2 ** 31;
-/** A message of a link proves that the one before is over, as none of it can still be awaited. */
+/** A message of a link proves that the former link is over: none of its messages can still come. */
 const bounds = { behind: 0, ahead: 1 };
 
 /**
- * Opens the messages of one direction of a session, in place, each once and in order. Whatever does not open has no
- * effect: anybody who sees messages can send such.
+ * Opens the messages of one direction of a session, in place, each once and in order. A message that does not open has
+ * no effect: any process that sees messages can send such a message.
  */
 export class MessageOpener {
   readonly #keys: OpeningKeys;
   #sequence: number;
 
-  /** `sequence`: for tests, that of the last message that was opened before; the chain begins with its link. */
+  /** `sequence`: for tests, that of the last opened message; the chain begins with its link. */
   constructor(chain: KeyChain, sequence = 0) {
     this.#keys = new OpeningKeys(chain, bounds, Math.floor(sequence / messagesOfLink));
     this.#sequence = sequence;
   }
 
   /**
-   * Opens a message of `bytes` bytes at `at`: its frames lie behind the header then, and `sealedTagBytes` of no use behind
-   * them. Returns how many messages were lost before it, or one of `notOpened`.
+   * Opens a message of `bytes` bytes at `at`. Its frames then follow the header, and `sealedTagBytes` unused bytes
+   * follow them. Returns how many messages were lost before it, or one of `notOpened`.
    */
   open({ slab, slabView }: MessageMemory, at: number, bytes: number): number {
     if (!looksSealed(slabView, at, bytes)) return notOpened.clear;

@@ -17,10 +17,10 @@ export class MessageSealer {
   readonly #keys: SealingKeys;
   #sequence: number;
   #aead: Aead;
-  /** From here on another key is used. */
+  /** The sequence from which another key is used. */
   #linkEnd: number;
 
-  /** `sequence`: for tests, that of the last message that was sealed before; the chain begins with its link. */
+  /** `sequence`: for tests, that of the last sealed message; the chain begins with its link. */
   constructor(chain: KeyChain, sequence = 0) {
     const link = Math.floor(sequence / messagesOfLink);
     this.#keys = new SealingKeys(chain, link);
@@ -30,9 +30,9 @@ export class MessageSealer {
   }
 
   /**
-   * Seals a message whose frames lie at `at` behind the place of its header, `bytes` long with it, and writes the header.
-   * Behind it there is room for the tag. Returns how long the message is then, or -1 where the sequence has ended, and
-   * with it the session must.
+   * Seals a message and writes its header. `bytes` counts the header, whose place begins at `at`, and the frames after
+   * it. After the frames there is room for the tag. Returns the message's new length, or -1 when the sequence has
+   * ended: then the session must end, too.
    */
   seal(
     { slab, slabView }: MessageMemory,

@@ -17,8 +17,8 @@ interface NodeAead {
 }
 
 /**
- * The addon's authenticated encryption by `node:crypto`, for runtimes without the addon. It has the same results; a
- * message costs several microseconds, since each one makes a cipher. Keys lie in memory of JavaScript until
+ * The addon's authenticated encryption by `node:crypto`, for runtimes without the addon. The results are the same. A
+ * message costs several microseconds, because each one makes a cipher. Keys lie in memory of JavaScript until
  * `closeAead`.
  */
 export class NodeCrypto implements CryptoAddon {

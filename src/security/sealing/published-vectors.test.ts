@@ -20,7 +20,7 @@ afterEach(() => {
   expect(addonIfThere()?.aeads()).toBe(0);
 });
 
-/** Ciphers whose nonce of number 1 is this one. */
+/** Ciphers that use this nonce for number 1. */
 function pair(suite: SuiteName, key: Uint8Array, nonce: Uint8Array) {
   const iv = Uint8Array.from(nonce);
   iv[11] = (iv[11] as number) ^ 1;
@@ -119,7 +119,7 @@ describe("the answers of the specifications", () => {
     expect(Buffer.from(opened)).toEqual(text);
   });
 
-  // The inputs of RFC 5869's first example, and the key that it extracts from them. Its info is no text, as ours is.
+  // The inputs of RFC 5869's first example, and the key that it extracts from them. Its info is no text; ours is text.
   it("are those of HKDF, also over several blocks of the hash", () => {
     const prk = hex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5");
     const [ikm, salt] = [hex("0b".repeat(22)), hex("000102030405060708090a0b0c")];
@@ -165,7 +165,7 @@ describe("extreme tags", () => {
     expect(agreedTag("aes-256-gcm", key, nonceOf(1), text)).toEqual(hex(tag));
   });
 
-  // Sums next to the prime and to the limits of words are where the carries of fast implementations were wrong.
+  // Fast implementations had wrong carries for sums next to the prime and to the limits of words.
   it("of Poly1305 are those of sums next to its prime and to the limits of words", () => {
     const words = [26n, 32n, 44n, 52n, 64n, 88n, 96n, 104n, 128n, 129n].map((bits) => 1n << bits);
     const sums = [0n, poly1305Prime, ...words].flatMap((at) =>

@@ -1,8 +1,8 @@
 import { createCipheriv } from "node:crypto";
 
 /*
- * Both ciphers once more, from their specifications (NIST SP 800-38D, RFC 8439) with big integers: slow, and without a
- * line in common with OpenSSL's fast paths, where the known faults of implementations were.
+ * Both ciphers once more, from their specifications (NIST SP 800-38D, RFC 8439) with big integers. They are slow, and
+ * share no line with OpenSSL's fast paths, where the known faults of implementations were.
  */
 
 export interface Sealed {
@@ -145,8 +145,8 @@ export function gcmTextWithTag(key: Uint8Array, nonce: Uint8Array, tag: Uint8Arr
 }
 
 /**
- * The one block of text that leaves Poly1305's sum, before its last addition, at `sum`. Undefined where none does: a block
- * has 2^128 values, and the sum some four times as many.
+ * The one block of text that leaves Poly1305's sum, before its last addition, at `sum`. Undefined where no block does:
+ * a block has 2^128 values, and the sum some four times as many.
  */
 export function chachaTextWithSum(key: Uint8Array, nonce: Uint8Array, sum: bigint): Buffer | undefined {
   const r = littleInt(chachaBlock(key, nonce, 0).subarray(0, 16)) & clamp;
@@ -158,7 +158,7 @@ export function chachaTextWithSum(key: Uint8Array, nonce: Uint8Array, sum: bigin
   return textSealedTo("chacha20-poly1305", key, nonce, fromInt(block).reverse());
 }
 
-/** What Poly1305 calculates modulo. */
+/** The modulus of Poly1305. */
 export const poly1305Prime = prime;
 
 const modulo = (value: bigint): bigint => ((value % prime) + prime) % prime;

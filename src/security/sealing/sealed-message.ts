@@ -8,10 +8,10 @@ import {
 } from "../../wire/message.ts";
 
 /**
- * Sealed messages (docs/protocol.md, "Sealed messages"): the header in the clear, with a magic byte of its own; the
- * frames, encrypted; a tag, which `length` counts. The header is authenticated too.
+ * Sealed messages (docs/protocol.md, "Sealed messages"): the header in the clear, with its own magic byte; the
+ * encrypted frames; a tag, which `length` counts. The header is authenticated too.
  *
- * A sealed keepalive has number 0, and between header and frame the count of its sender's keepalives:
+ * A sealed keepalive has number 0. The count of its sender's keepalives is between header and frame:
  *
  *   24 u64  the count, 1 for the first, in the clear and authenticated
  *   32      the pong's frame, encrypted
@@ -19,7 +19,7 @@ import {
  */
 export const sealedTagBytes = 16;
 export const sealedKeepaliveBytes = 64;
-/** What is authenticated and not encrypted of a keepalive. */
+/** The bytes of a keepalive that are authenticated and not encrypted. */
 export const keepaliveClearBytes = 32;
 export const keepaliveCountOffset = messageHeaderBytes;
 
@@ -51,7 +51,7 @@ export function writeSealedHeader(
   view.setUint8(at, sealedMagic);
 }
 
-/** Whether a message of `bytes` bytes can be a sealed one. Nothing of it is proven. */
+/** Whether a message of `bytes` bytes can be a sealed one. This proves nothing about it. */
 export function looksSealed(view: DataView, at: number, bytes: number): boolean {
   return bytes >= messageHeaderBytes + sealedTagBytes && view.getUint8(at) === sealedMagic;
 }

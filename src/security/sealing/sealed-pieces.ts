@@ -4,10 +4,10 @@ import { tagBytes } from "./suites.ts";
 /** How many pieces are sealed with one key. */
 export const piecesOfLink = 2 ** 18;
 
-/** A longer piece, which the body of a call may be, counts as several: keys are renewed by volume. */
+/** A longer piece, such as the body of a call, counts as several: keys are renewed by volume. */
 const usualPieceBytes = 2 ** 18;
 
-/** What a receiver must know to open a piece, beside what both sides know of it. */
+/** The data of a piece that its receiver must get to open it. */
 export interface PieceSeal {
   /** The number of the sealing among those of this side in the session. The first is 1. */
   readonly counter: number;
@@ -15,22 +15,22 @@ export interface PieceSeal {
 }
 
 /**
- * Seals pieces of bulk data, in one direction of a session. The nonce is a counter, never an offset: memory changes,
- * and sealed again at one offset it would be other text under the same nonce.
+ * Seals pieces of bulk data, in one direction of a session. The nonce is a counter, never an offset. Memory changes, so
+ * a second sealing at one offset would be other text under the same nonce.
  */
 export class PieceSealer {
   readonly #keys: SealingKeys;
   #counter: number;
 
-  /** `counter`: for tests, that of the last piece that was sealed before. */
+  /** `counter`: for tests, that of the last sealed piece. */
   constructor(chain: KeyChain, counter = 0) {
     this.#keys = new SealingKeys(chain, 0);
     this.#counter = counter;
   }
 
   /**
-   * Seals `source` to `target`, of the same length: the same memory, or memory apart from it. `aad` says what the piece
-   * is, and the opener must say the same. Throws when the session has ended.
+   * Seals `source` to `target`, of the same length: the same memory, or memory apart from it. `aad` describes the
+   * piece, and the opener must use the same. Throws when the session has ended.
    */
   seal(source: Uint8Array, target: Uint8Array, aad: Uint8Array): PieceSeal {
     const counter = this.#counter + 1;
@@ -46,8 +46,8 @@ export class PieceSealer {
 }
 
 /**
- * Pieces are pulled, so they come in any order: the link before is kept. Pieces may be sealed and never pulled, so that
- * several links pass without one that opens.
+ * Pieces are pulled, so they come in any order, and the former link is kept. Some pieces are sealed and never pulled,
+ * so several links may pass without an opened piece.
  */
 const bounds = { behind: 1, ahead: 16 };
 
@@ -63,8 +63,8 @@ export class PieceOpener {
   }
 
   /**
-   * Opens `source` to `target`, of the same length: the same memory, or memory apart from it. Nobody else may be able to
-   * write to `source`. False for what is not genuine, or when the session has ended; then `target` is zeros.
+   * Opens `source` to `target`, of the same length: the same memory, or memory apart from it. No other code may be able
+   * to write to `source`. False for a piece that is not genuine, or when the session has ended; then `target` is zeros.
    */
   open(counter: number, tag: Uint8Array, source: Uint8Array, target: Uint8Array, aad: Uint8Array): boolean {
     if (Number.isSafeInteger(counter) && counter > 0 && tag.byteLength === tagBytes) {

@@ -25,7 +25,7 @@ function sealed(sealer: MessageSealer, text: string): Uint8Array {
   return place.slab.slice(8, 8 + bytes);
 }
 
-/** What `open` says of a message, and the text if it has opened. */
+/** The result of `open` for a message, and the text if it has opened. */
 function opened(opener: MessageOpener, message: Uint8Array): number | string {
   const place = memory();
   place.slab.set(message, 16);
@@ -104,7 +104,7 @@ describe.each(suiteNames)("the ciphers of a session by %s", (suite) => {
     expect(open(counter, sealedPiece.subarray(1), tag, aad)).toBe(false);
     expect(open(counter, sealedPiece, tag.subarray(1), aad)).toBe(false);
     expect(open(counter, sealedPiece, tag, aad)).toBe(true);
-    // It is no guard against repeats: its caller names a piece once.
+    // It does not detect repeats: its caller names a piece once.
     expect(open(counter, sealedPiece, tag, aad)).toBe(true);
   });
 });
@@ -119,7 +119,7 @@ describe("the ciphers of a session", () => {
     ];
     expect(opened(acceptor.opener, one)).toBe("1");
     expect(opened(acceptor.opener, one)).toBe(notOpened.repeated);
-    // One that was lost, or overtaken: the session ends, and the one that comes late is dropped.
+    // Message two was lost or overtaken: the session ends, and the late message is dropped.
     expect(opened(acceptor.opener, three)).toBe(1);
     expect(opened(acceptor.opener, two)).toBe(notOpened.repeated);
     expect(opened(acceptor.opener, three)).toBe(notOpened.repeated);

@@ -8,9 +8,9 @@ import { keyBytes, type SuiteName } from "./suites.ts";
 
 export type SessionRole = "connector" | "acceptor";
 
-/** What the guard of a port needs, which sends while the thread computes. */
+/** The ciphers of a port's guard, which sends while the thread computes. */
 export interface GuardCiphers {
-  /** Seals this side's keepalives. `Port.vouch` takes it over. */
+  /** Seals this side's keepalives. `Port.vouch` takes ownership. */
   readonly sealing: Aead;
   /** Opens the peer's. */
   readonly opener: KeepaliveOpener;
@@ -49,7 +49,7 @@ export class SessionCiphers {
     }
   }
 
-  /** Cleanses all keys: nothing is sealed or opened any more. */
+  /** Cleanses all keys: sealing and opening are over. */
   close(): void {
     this.sealer.close();
     this.opener.close();
@@ -60,7 +60,7 @@ export class SessionCiphers {
   }
 }
 
-/** `by`: who seals with the keys. */
+/** `by`: the side that seals with the keys. */
 function labelOf(by: SessionRole, purpose: string): string {
   return `cinnabar 1 ${by}${purpose}`;
 }

@@ -1,5 +1,5 @@
-// Wycheproof's own files, where CINNABAR_WYCHEPROOF names their folder: `testvectors_v1` of a clone. No package has them;
-// published-vectors.test.ts has what matters of them here.
+// Wycheproof's own files, where CINNABAR_WYCHEPROOF names their folder: `testvectors_v1` of a clone. No package has
+// them; published-vectors.test.ts has the cases that matter here.
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -38,7 +38,7 @@ function casesIn<Case>(file: string): Case[] {
 
 const hex = (text: string) => Buffer.from(text, "hex");
 
-/** What a case that is valid seals to, and whether the case opens. Both by number 1. */
+/** The sealed text of a valid case, and whether the case opens. Both by number 1. */
 function run(suite: SuiteName, { key, iv, aad, msg, ct, tag }: AeadCase) {
   const base = Uint8Array.from(hex(iv));
   base[11] = (base[11] as number) ^ 1;
