@@ -3,17 +3,17 @@ import { isA } from "../../base/errors/thrown.ts";
 import { maxBuiltinStreams } from "../../wire/builtin.ts";
 import { EncodeError, TooLongError } from "../../wire/extension.ts";
 
-// What a session's own doings are to the calls that they end.
+// The errors of calls that the session itself ends.
 
-/** It could neither leave nor wait. */
+/** The request could neither leave nor wait. */
 export function exhausted(message: string): RpcError {
   return new RpcError({ code: "resource_exhausted", message, notExecuted: true });
 }
 
-/** When to try again after a refusal for the memory of other requests. It comes free with any answer. */
+/** The time to the next try after a refusal for lack of memory. Any answer frees memory. */
 const tooLargeRetryMs = 20;
 
-/** The input takes more memory than its server has for it now, or ever. */
+/** The input takes more memory than its server has for it now, or than it ever has. */
 export function inputTooLarge(room: number, maxValueBytes: number, maxDecodedBytes: number): RpcError {
   const ever = room >= maxValueBytes;
   return new RpcError({
@@ -42,23 +42,23 @@ export function tooManyBuiltinStreams(): RpcError {
   });
 }
 
-/** What the end of a session is to a call that has not left. */
+/** The error of a call that had not left when its session ended. */
 export function unsent(reason: RpcError): RpcError {
   const message = `the session ended while the call waited for its turn: ${reason.message}`;
   return new RpcError({ code: "unavailable", message, notExecuted: true, cause: reason });
 }
 
-/** Why a request could not be sent. */
+/** The error of a request that could not be sent. */
 export function sendError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   if (!(error instanceof EncodeError))
     return new RpcError({ code: "internal", message: "the request could not be sent", cause: error });
-  // Why a region cannot be granted is an error of its own.
+  // A region that cannot be granted has an error of its own.
   if (error.cause instanceof RpcError) return error.cause;
   return new RpcError({ code: "invalid_argument", message: error.message, cause: error });
 }
 
-/** Why what a handler gave could not be sent: its result, or an item of its stream. */
+/** The error of a handler's result or stream item that could not be sent. */
 export function answerError(error: unknown, what: string): RpcError {
   const fields = rpcErrorFields(error);
   if (fields !== undefined) return new RpcError(fields);
@@ -67,7 +67,7 @@ export function answerError(error: unknown, what: string): RpcError {
   return new RpcError({ code, message, origin: "remote", cause: error });
 }
 
-/** The answer is no value; the session ends for it. */
+/** The answer cannot be decoded, and the session ends for it. */
 export function broken(peerName: string): RpcError {
   return new RpcError({
     code: "internal",
@@ -76,10 +76,10 @@ export function broken(peerName: string): RpcError {
   });
 }
 
-/** When to try again after that. Places come free with any answer to any peer. */
+/** The time to the next try after such a refusal. Any answer to any peer frees a place. */
 const beyondCreditsRetryMs = 20;
 
-/** The peer sends more than it was told that it may have in flight. */
+/** The peer sends more requests than its granted credits. */
 export function beyondShare(most: number): RpcError {
   return new RpcError({
     code: "resource_exhausted",
@@ -90,8 +90,8 @@ export function beyondShare(most: number): RpcError {
 }
 
 /**
- * The peers have been told their shares, but one may have sent more before it heard, or there are more of them than
- * there is to share.
+ * The peers know their shares, but one peer may have sent more before it learned its share. There may also be more
+ * peers than shares.
  */
 export function beyondCredits(most: number): RpcError {
   return new RpcError({

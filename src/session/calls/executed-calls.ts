@@ -4,19 +4,19 @@ import type { SessionContext } from "../connection/context.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { OutgoingCalls } from "./outgoing-calls.ts";
 
-/** For each call of an `executed` frame: its number. */
+/** The bytes of one call in an `executed` frame: its number. */
 const callBytes = 4;
-/** This many leave without waiting for more: their callers may wait for the places that they free. */
+/** So many calls leave without a wait for more, because their callers may wait for the places that they free. */
 const mostInFrame = 128;
 
 /**
- * The one-way calls of a session that have been executed here, and of which the peer is told at the end of the turn:
- * one frame for all of them.
+ * The one-way calls of a session that were executed here. The peer is notified at the end of the turn: one frame for
+ * all of them.
  */
 export class ExecutedCalls implements Flushable {
   flushQueued = false;
   readonly #session: SessionContext;
-  /** Made with the first call: most sessions have none. */
+  /** Made with the first call: most sessions have no one-way calls. */
   #body: Uint8Array<ArrayBuffer> | undefined;
   #view: DataView | undefined;
   #count = 0;
@@ -47,7 +47,7 @@ export class ExecutedCalls implements Flushable {
   }
 }
 
-/** Takes the frames that a peer's `ExecutedCalls` sends. */
+/** Takes the frames that the peer's `ExecutedCalls` sends. */
 export function executedFrames(session: SessionContext, calls: OutgoingCalls): FrameHandler {
   const view = session.port.slabView;
   return (at, bodyBytes) => {

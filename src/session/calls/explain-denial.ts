@@ -7,34 +7,33 @@ import { builtin } from "../../wire/builtin.ts";
 import { brokenByRefusal } from "../opening/end-reasons.ts";
 
 /**
- * How long the owner is waited for: the request needs a new connection, so it has the time that a connect has by
- * default.
+ * The time limit for the owner's answer. The request needs a new connection, so it has the default time of a connect.
  */
 const explainMs = 5000;
 
-/** What an owner may answer beside "not found". Other errors say nothing of the transfer. */
+/** Error codes of an owner that explain a refusal. Other errors say nothing of the transfer. */
 const reasons: ReadonlySet<RpcCode> = new Set<RpcCode>(["permission_denied", "out_of_range", "data_loss"]);
 
 /**
- * Asks the owner of granted memory why its provider refused a transfer of ours; nothing when it knows no reason, or
- * does not answer.
+ * Asks the owner of granted memory why its provider refused a transfer of this side. Undefined when the owner knows no
+ * reason, or does not answer.
  *
- * A provider that refuses without a reason (tcp) breaks the connection, and opens another for what is sent next. What
- * was under way on the first, in either direction, may be lost without anybody being told: so the session ends, at both
- * sides, as soon as the transfer has heard why. Where a message of either side is found to be lost before that, it ends
- * without the owner's word.
+ * A provider that refuses without a reason (tcp) breaks the connection, and opens another for later messages. Messages
+ * under way on the first connection, in either direction, may be lost without a notice. So both sides end the session
+ * as soon as the transfer has its answer. If either side finds a lost message before that, the session ends without the
+ * owner's answer.
  *
- * Where a refusal leaves the connection as it is, so does `endSession`, which is undefined then.
+ * If a refusal leaves the connection intact, the session continues, and `endSession` is undefined.
  *
- * An owner that does not answer may be gone, and its goodbye lost with the connection. The session ends before the
- * transfer does: a handler hears from its signal that its caller is gone, and not only from the transfer.
+ * An owner that does not answer may be gone, with its goodbye lost in the connection. The session ends before the
+ * transfer does. So the handler's signal reports the loss of the caller, and not only the transfer.
  */
 export async function explainDenial(
   peer: Pick<PeerLink, "request" | "peerName">,
   { key, needed, offset, bytes }: RefusedTransfer,
   endSession: ((reason: RpcError) => void) | undefined,
 ): Promise<RpcError | undefined> {
-  // The transfer hears of the answer first. Otherwise the end of the session would be its reason.
+  // The transfer receives the answer first. Otherwise the end of the session would be its reason.
   const endAfterTransfer = () => realTimers.setImmediate(() => endSession?.(brokenByRefusal(peer.peerName)));
   try {
     await peer.request(builtin.explainDenial, [key, needed, offset, bytes], { timeoutMs: explainMs });

@@ -10,10 +10,10 @@ import { frameFlag } from "../../wire/frame.ts";
 import { type Metadata, packMetadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import { hasBytes, metadataLength } from "../../wire/metadata/metadata-block.ts";
 
-// What stands in a frame before its body: the identity of a request, and metadata.
+// The prefix of a frame before its body: the identity of a request, and metadata.
 
 /**
- * The prefix of a request; undefined when there is none.
+ * The prefix of a request. Undefined without identity and metadata.
  *
  * @throws RpcError `invalid_argument` when it does not fit the messages that the peer receives.
  */
@@ -28,7 +28,7 @@ export function requestPrefix(
   return metadata === undefined ? identified : Buffer.concat([identified, metadata]);
 }
 
-/** The prefix of an answer; undefined when there is none, an error when the metadata exceed a limit. */
+/** The prefix of an answer. Undefined without metadata. An error when the metadata exceed a limit. */
 export function answerPrefix(
   metadata: Metadata | undefined,
   maxBytes: number,
@@ -52,7 +52,7 @@ function assertFits(metadata: Uint8Array, maxBytes: number): void {
   });
 }
 
-/** A copy of the block of metadata at `start` of a body that ends at `end`, or a sentence that names the fault. */
+/** A copy of the block of metadata at `start` of a body that ends at `end`, or a message that names the fault. */
 export function takeMetadata(slab: Buffer, start: number, end: number): Buffer | string {
   const length = metadataLength(slab, start, end);
   if (typeof length === "string") return length;
@@ -61,15 +61,15 @@ export function takeMetadata(slab: Buffer, start: number, end: number): Buffer |
   return block;
 }
 
-/** What stands before the input of a request. One a session, read for each request in turn. */
+/** The prefix of a request. A session has one object, which reads each request in turn. */
 export class RequestPrefix {
   identity: CallIdentity | undefined;
   metadata: Metadata | undefined;
-  /** Bytes of the body that it takes. */
+  /** The length of the prefix, in bytes of the body. */
   bytes = 0;
   readonly #requests = new RequestMetadata();
 
-  /** Reads it from the body that stands at `start` to `end` of the slab. Returns a sentence that names the fault, or "". */
+  /** Reads the prefix of the body from `start` to `end` of the slab. Returns a message that names the fault, or "". */
   take(
     { slab, slabView }: Pick<Port, "slab" | "slabView">,
     start: number,
@@ -82,7 +82,7 @@ export class RequestPrefix {
     if ((flags & frameFlag.identity) !== 0) {
       const identity = readCallIdentity(slabView, start, end);
       if (typeof identity === "string") return identity;
-      // Regions end with their request, so one that carries them cannot stand for another.
+      // Regions end with their request, so a request with regions cannot replace another one.
       if ((flags & frameFlag.grants) === 0) this.identity = identity;
       this.bytes = callIdentityBytes;
     }
@@ -96,27 +96,27 @@ export class RequestPrefix {
   }
 }
 
-/** A session keeps no longer block than this: an engine may have 10,000 of them. */
+/** The longest block that a session keeps: an engine may have 10,000 sessions. */
 const maxKeptBytes = 1024;
 const none = Buffer.alloc(0);
 
-/** Otherwise each look decodes the value that it finds. */
+/** Decodes now. Otherwise each read would decode its value again. */
 const decodeAll = (metadata: Metadata | undefined): void => void metadata?.size;
 
 /**
- * Takes the metadata of one session's requests. A block that equals the one before shares its `Metadata`: it is neither
- * checked, copied nor decoded again. Received metadata cannot be changed; a block with bytes, which a handler could
+ * Takes the metadata of one session's requests. A block that equals the former one shares its `Metadata`: it is neither
+ * checked, copied nor decoded again. Received metadata cannot be changed. A block with bytes, which a handler could
  * change, is not shared.
  */
 export class RequestMetadata {
   #last: Metadata | undefined;
   #block: Buffer = none;
-  /** The same as `#block`, since it was seen twice. */
+  /** The same bytes as `#block`. Set when the block has come twice. */
   #words: Int32Array | undefined;
-  /** How long the block was that was taken last. */
+  /** The length of the last block. */
   bytes = 0;
 
-  /** What stands at `start` of a body that ends at `end`, or a sentence that names the fault. */
+  /** The metadata at `start` of a body that ends at `end`, or a message that names the fault. */
   take(slab: Buffer, view: DataView, start: number, end: number): Metadata | string {
     const last = this.#last;
     if (last !== undefined && this.#isSame(slab, view, start, end)) {

@@ -1,33 +1,33 @@
 import type { RequestCredits } from "../../base/flow/request-credits.ts";
 
-/** Credits that were told, and of which the peer has not said yet that it has heard of them. */
+/** Granted credits that the peer has not confirmed yet. */
 interface Told {
   readonly credits: number;
   readonly word: number;
   readonly atMs: number;
 }
 
-/** So many grants may be unconfirmed. Older ones are dropped, and the last confirmed one holds. */
+/** The most unconfirmed grants. Older grants are dropped; the last confirmed grant holds. */
 const mostUnheard = 16;
 
-/** Higher words of pings are the session's own. */
+/** Higher words of pings belong to the session. */
 const mostWord = 0x7fff_ffff;
 
 /**
- * How many requests a peer may have in flight: what it was told last, or before, as long as it may not have heard of
- * less. It has heard when it echoes the ping that follows. A peer that never does is held to it all the same after
- * `graceMs`: no honest one is silent for so long.
+ * The number of requests that a peer may have in flight: the last grant, or an earlier one while the peer has not
+ * confirmed a lower grant. The peer confirms a grant when it echoes the ping that follows it. After `graceMs` an
+ * unconfirmed grant holds too: no honest peer is silent for so long.
  */
 export class GrantedCredits {
   readonly #engine: RequestCredits;
   readonly #graceMs: number;
-  /** What the peer was told last; at first its greeting says it. */
+  /** The last grant. The peer's first grant is in the greeting. */
   told: number;
-  /** What it may rely on: requests beyond this are refused. */
+  /** The number that the peer may rely on: requests beyond it are refused. */
   allowed: number;
   #unheard: Told[] = [];
   #word = 0;
-  /** It was told less than its share, since others held more than theirs: it may be told more when a call ends. */
+  /** The grant is below the peer's share, because other peers held more than theirs. The end of a call may raise it. */
   isLimited = true;
 
   constructor(engine: RequestCredits, greeted: number, graceMs: number) {
@@ -37,14 +37,14 @@ export class GrantedCredits {
     this.#graceMs = graceMs;
   }
 
-  /** What to tell the peer now that each session's share is `share`; 0 for nothing. */
+  /** The credits to grant now that each session's share is `share`. 0: no new grant. */
   toTell(share: number): number {
     const credits = this.isLimited ? Math.min(share, this.#engine.offer) : share;
     this.isLimited = credits < share;
     return credits === this.told ? 0 : credits;
   }
 
-  /** The same, for a peer that was told less than its share: there may be room now. */
+  /** The credits to grant to a peer below its share, because there may be room now. 0: no new grant. */
   toRaise(): number {
     if (!this.isLimited) return 0;
     const credits = this.#engine.offer;
@@ -53,7 +53,7 @@ export class GrantedCredits {
     return credits;
   }
 
-  /** The peer is told `credits`. Returns the word of the ping that must follow; 0 if none must. */
+  /** Notes a grant of `credits`. Returns the word of the ping that must follow. 0: no ping. */
   onTold(credits: number, nowMs: number): number {
     const lowered = credits < this.allowed;
     this.told = credits;
@@ -68,13 +68,13 @@ export class GrantedCredits {
     return this.#word;
   }
 
-  /** The peer has heard what was told before the ping with that word. */
+  /** The peer has received the grants before the ping with that word. */
   onEcho(word: number): void {
     const index = this.#unheard.findIndex((told) => told.word === word);
     if (index >= 0) this.#hear(index);
   }
 
-  /** Whether a request may begin at `nowMs` beside `held` others, which are as many as the peer was told. */
+  /** Whether a request may begin at `nowMs` beside `held` others. `held` has reached the last grant. */
   allows(held: number, nowMs: number): boolean {
     const index = this.#unheard.findLastIndex(({ atMs }) => atMs <= nowMs - this.#graceMs);
     if (index >= 0) this.#hear(index);

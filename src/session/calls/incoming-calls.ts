@@ -38,17 +38,17 @@ import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
-/** Flags of a request with something before its body. */
+/** Flags of a request with a prefix before its body. */
 const prefixFlags = frameFlag.identity | frameFlag.metadata;
 /** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
 
-/** The calls this side serves in one session. */
+/** The calls that this side serves in one session. */
 export class IncomingCalls implements Answering {
   readonly #session: SessionContext;
   readonly #peer: PeerLink;
-  /** Over the port's slab. */
+  /** A view of the port's slab. */
   readonly #view: DataView;
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
@@ -56,15 +56,18 @@ export class IncomingCalls implements Answering {
   readonly #prefix = new RequestPrefix();
   /** The head of every answer. A head for each call would cost an object. */
   readonly #head = new ReusedHead(frameKind.response);
-  /** Keeps the body of an answer. One function for all: one for each call would be a closure and its context. */
+  /**
+   * Keeps the body of an answer. One function for all answers: a function for each call would cost a closure and its
+   * context.
+   */
   readonly #offer: Offer = (body, callId) =>
     this.#offers.offer(answerBody(callId), body, this.#session.bodyLimit);
   /** Decides which calls may run. */
   readonly authorization: Authorization | undefined;
   readonly #calls: (IncomingCall | undefined)[] = [];
-  /** Calls of built-in methods, whose slots lie behind the others. */
+  /** Calls of built-in methods, with slots after the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
-  /** Calls back: each made by the handler of a call of this side, in that call's slot. They need no credit. */
+  /** Calls back: the handler of a call of this side makes each of them, in that call's slot. They need no credit. */
   readonly #callsBack = new Map<number, IncomingCall>();
   readonly #backGenerations = new SlotGenerations();
   /** The calls that this side has made in the session. */
@@ -73,13 +76,13 @@ export class IncomingCalls implements Answering {
   #size = 0;
   #usersSize = 0;
   readonly #credits: GrantedCredits;
-  /** How many of `#size` are streams, and may be open for long. */
+  /** The number of streams in `#size`. They may be open for long. */
   #streams = 0;
-  /** How many of `#streams` call built-in services. */
+  /** The number of calls to built-in services in `#streams`. */
   #builtinStreams = 0;
-  /** Tells of one-way calls. */
+  /** Reports executed one-way calls. */
   readonly #executed: ExecutedCalls;
-  /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
+  /** Makes the items of a stream's call. The session's part for streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
     throw new Error("sessions have no part that takes streams");
   };
@@ -89,7 +92,7 @@ export class IncomingCalls implements Answering {
     this.#peer = peer;
     this.#view = session.port.slabView;
     const { credits, limits, liveness } = session.services;
-    // A peer may be absent for this long, and hear nothing, without being lost.
+    // A peer may stall for this long, and receive nothing, without being lost.
     const graceMs = liveness.maxStallMs + 2 * liveness.heartbeatMs;
     this.#credits = new GrantedCredits(credits, limits.maxRequests, graceMs);
     this.#outbox = session.outbox;
@@ -103,12 +106,12 @@ export class IncomingCalls implements Answering {
     return this.#size;
   }
 
-  /** How many of `size` call users' methods. */
+  /** The number of open calls to users' methods. */
   get usersSize(): number {
     return this.#usersSize + this.#callsBack.size;
   }
 
-  /** `share` is the peer's share of all requests in flight from now on. Requests beyond it that are in flight stay. */
+  /** `share` is the peer's new share of all requests in flight. Requests in flight beyond it stay. */
   grantCredits(share: number): void {
     this.#tellCredits(this.#credits.toTell(share));
   }
@@ -122,18 +125,18 @@ export class IncomingCalls implements Answering {
     services.progress.wake();
   }
 
-  /** The peer has taken what was sent before the ping with that word. */
+  /** The peer has received the frames that were sent before the ping with that word. */
   onEcho(word: number): void {
     this.#credits.onEcho(word);
   }
 
-  /** The call with this number; undefined when it has been answered. */
+  /** The call with this number. Undefined after its answer. */
   find(callId: number): IncomingCall | undefined {
     const call = this.#at(callId & slotMask);
     return call?.id === callId ? call : undefined;
   }
 
-  /** The calls of users' methods. */
+  /** The calls to users' methods. */
   *[Symbol.iterator](): IterableIterator<IncomingCall> {
     for (const call of this.#calls) if (call !== undefined) yield call;
     yield* this.#callsBack.values();
@@ -146,7 +149,7 @@ export class IncomingCalls implements Answering {
     const method = view.getUint16(at + 2, true);
     const callId = view.getUint32(at + 4, true);
     const isControl = isBuiltin(method);
-    // The peer keeps it below the limit it was told.
+    // The peer keeps the slot below the limit of its greeting.
     const slot = callId & slotMask;
     const { maxRequests } = services.limits;
     const isUsers = slot < maxRequests;
@@ -158,7 +161,8 @@ export class IncomingCalls implements Answering {
       return session.fault(`call id ${callId} is not in the slots of control methods`);
     if ((isUsers ? this.#calls[slot] : this.#at(slot)) !== undefined)
       return session.fault(`call id ${callId} is in use`);
-    // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
+    // The former answer is still kept for the peer to pull. A free slot would let a peer that never pulls grow this
+    // memory without bound.
     if (this.#offers.kept.size > 0 && this.#offers.kept.has(answerBody(callId)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
     const prefix = (flags & prefixFlags) === 0 ? undefined : this.#prefix;
@@ -167,7 +171,7 @@ export class IncomingCalls implements Answering {
       const fault = prefix.take(session.port, start, start + bodyBytes, flags);
       if (fault !== "") return session.fault(fault);
     }
-    // Delivered twice it would be executed twice, which no fabric should have us do.
+    // A request that arrives twice would be executed twice. No fabric may cause that.
     const generations = isBack ? this.#backGenerations : this.#generations;
     if (!generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (!session.isWatched) session.watch();
@@ -183,11 +187,11 @@ export class IncomingCalls implements Answering {
     call.metadata = prefix?.metadata;
     call.bodyBytes = bodyBytes - prefixBytes;
     this.#begin(call, at + prefixBytes, flags, isUsers);
-    // Most have been answered by now: handlers and schemas are often synchronous.
+    // Most calls have been answered by now: handlers and schemas are often synchronous.
     if (call.phase !== "answered") services.wheel.arm(call, call.deadlineMs);
   };
 
-  /** Refuses the call, or has it served: now, or when its body and the verdict about it are there. */
+  /** Refuses the call, or serves it: now, or when its body and its verdict have come. */
   #begin(call: IncomingCall, bodyAt: number, flags: number, isUsers: boolean): void {
     const session = this.#session;
     const { services, bodies } = session;
@@ -207,8 +211,8 @@ export class IncomingCalls implements Answering {
       if (isControl && ++this.#builtinStreams > maxBuiltinStreams)
         return void call.settle({ error: tooManyBuiltinStreams() });
     }
-    // What engines ask each other belongs to calls that have begun: they need it to end.
-    // And a call that may have been begun here goes on when it is tried again.
+    // Engines ask each other only for calls that have begun, which need the answer to end. A call that may have begun
+    // here continues when it is sent again.
     if (!services.gate.requests && !isControl && (call.identity?.incarnation ?? 0n) === 0n)
       return void call.settle({ error: drainingError("the server", "remote") });
     if (beyond !== undefined) return void call.settle({ error: beyond });
@@ -225,7 +229,9 @@ export class IncomingCalls implements Answering {
     }
   }
 
-  /** The body stands in a message, whose place is needed for others until it is known whether the call may run. */
+  /**
+   * The body lies in a message, and later messages need its place. So the body is copied until the verdict has come.
+   */
   #holdBack(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict): void {
     const { bodies, account } = this.#session;
     const body = bodies.copyAt(at, call.bodyBytes);
@@ -244,16 +250,16 @@ export class IncomingCalls implements Answering {
     this.#serve(call, method, bodies.decode(body, codec, room), room, pulledBytes);
   }
 
-  /** Whether a slot is that of a call back whose call is open: its caller waits for this one, too. */
+  /** Whether the slot belongs to an open call back: its caller waits for this call too. */
   #mayCallBack(slot: number): boolean {
     const from = this.#session.services.limits.maxRequests + builtinSlots;
     return slot >= from && this.made?.hasCallIn(slot - from) === true;
   }
 
-  /** The body of a request is with the caller. */
+  /** The caller keeps the body of the request. */
   #pull(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict | undefined): void {
     const session = this.#session;
-    // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
+    // The terminal frame must not overtake a pull under way: the caller would take its memory back.
     call.beginTransfer();
     session.bodies.take({
       at,
@@ -278,7 +284,7 @@ export class IncomingCalls implements Answering {
     });
   }
 
-  /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
+  /** `room`: the memory limit of the input. `pulledBytes`: the length of the memory that the input was pulled into. */
   #serve(
     call: IncomingCall,
     method: ServedMethod | undefined,
@@ -299,7 +305,7 @@ export class IncomingCalls implements Answering {
     if (method === undefined) return void call.settle({ error: unimplemented(call.method) });
     method.serve(call, this.#peer, input);
     if (call.phase === "answered") return;
-    // It holds some of V8's heap until its answer.
+    // The input holds some of V8's heap until its answer.
     call.heapBytes = heapBytes;
     session.account.decoded.hold(heapBytes);
   }
@@ -315,8 +321,8 @@ export class IncomingCalls implements Answering {
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
-    // The last of a batch takes the others along. While a message is taken apart more may follow; what they answer at
-    // once leaves when the turn's messages are through.
+    // The last answer of a batch sends the batch. While a message is taken apart, more answers may follow. Such answers
+    // leave at the end of the turn.
     const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
     this.#send(call, outcome);
     if (last) this.#outbox.flush();
@@ -360,7 +366,7 @@ export class IncomingCalls implements Answering {
     }
   }
 
-  /** The headers leave, if they have not. Returns the trailers; an error when either exceed a limit. */
+  /** Sends the headers, unless they have left. Returns the trailers, or an error when either exceed a limit. */
   #metadataOf(call: IncomingCall): Uint8Array | undefined | RpcError {
     return this.#putHeaders(call, call.answerMetadata as AnswerMetadata) ?? this.#trailersOf(call);
   }
@@ -376,7 +382,7 @@ export class IncomingCalls implements Answering {
     this.#session.services.progress.wake();
   }
 
-  /** Returns an error when they exceed a limit. */
+  /** Returns an error when the headers exceed a limit. */
   #putHeaders({ id }: IncomingCall, metadata: AnswerMetadata): RpcError | undefined {
     if (metadata.headersLeft || metadata.headers === undefined) return undefined;
     const block = answerPrefix(metadata.headers, this.#outbox.maxPrefixBytes);
@@ -397,12 +403,12 @@ export class IncomingCalls implements Answering {
   #fail(call: IncomingCall, error: RpcError): void {
     countFailed(this.#session, call, error);
     const packed = this.#trailersOf(call);
-    // What is beyond a limit is left out: the caller gets the error.
+    // Metadata beyond a limit are left out: the caller receives the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const head = this.#headOf(frameKind.error, call, errorWord(error), flags);
     const begun = call.handler === "none" && !head.isControl ? { n: true as const } : undefined;
-    // Where the error's data cannot be sent, or the peer takes no body so long, the caller still gets its code.
+    // If the error's data cannot be sent, or the body is too long for the peer, the caller still receives the code.
     for (const pack of [packError, packMessage]) {
       try {
         return this.#outbox.value(head, { ...pack(error), ...begun }, this.#offer, undefined, metadata);
@@ -413,7 +419,7 @@ export class IncomingCalls implements Answering {
     this.#outbox.raw(head, 0, noBytes, metadata);
   }
 
-  /** To be used at once: it is filled anew for the next frame. */
+  /** The caller must use the head at once: the next frame reuses it. */
   #headOf(kind: number, call: IncomingCall, word: number, flags: number): ReusedHead {
     const head = this.#outbox.isEncoding ? new ReusedHead(kind) : this.#head;
     head.kind = kind;
@@ -425,8 +431,8 @@ export class IncomingCalls implements Answering {
   }
 
   /**
-   * The session has ended: signals fire, nothing is sent. Returns how many of the calls have transfers under way in the
-   * peer's memory; `onStill` is called for each when it has none any more.
+   * Ends the calls with the session: signals fire, and no answer is sent. Returns the number of calls with transfers
+   * under way in the peer's memory. `onStill` is called for each of them when its transfers have ended.
    */
   end(reason: RpcError, onStill: () => void): number {
     let touching = 0;
@@ -467,12 +473,13 @@ export class IncomingCalls implements Answering {
   }
 }
 
-/** Inputs of at most this many bytes that came in a message do not count: the number of requests bounds them. */
+/** Inputs of at most this size that came in a message do not count: the number of requests bounds them. */
 export const smallInputBytes = 4096;
 
 /**
- * The memory that the binary of an input is in counts in its peer's share until the answer: what it was pulled into, of
- * `pulledBytes`, or about as much as came in the message. False when the share has no room for the latter.
+ * Counts the memory of an input's binary data in the peer's share until the answer. That is the memory of `pulledBytes`
+ * that the input was pulled into, or about the size of the message's body. False when the share has no room for a body
+ * in a message.
  */
 function holdBinary({ account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
   if (pulledBytes > 0) account.pulls.hold(pulledBytes);
@@ -481,7 +488,7 @@ function holdBinary({ account }: SessionContext, call: IncomingCall, pulledBytes
   return true;
 }
 
-/** The memory of its input does not count any more. */
+/** The memory of the input no longer counts. */
 function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
   account.decoded.give(call.heapBytes);
   account.pulls.give(call.heldBytes);
@@ -514,7 +521,7 @@ function recordSuccess(session: SessionContext, call: IncomingCall, method: Serv
     reportIncoming(services.metrics, call, method.metrics.method, peerName, tookMs, "ok", undefined);
 }
 
-/** Its time is up, and its handler has not ended. */
+/** The call's deadline has passed, and its handler has not ended. */
 function countOverdue({ services, served }: SessionContext, call: IncomingCall): void {
   services.counters.overdueHandlers++;
   const method = served.methods[call.method]?.path;
@@ -526,12 +533,12 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
   if (call.isBuiltin) return;
   session.services.counters.requestsFailed++;
   const method = session.served.methods[call.method];
-  // A number that no method has is counted nowhere: what peers send must not make us keep more.
+  // An unknown number is not counted: frames of a peer must not make this side keep more memory.
   if (method?.metrics !== undefined) recordFailure(session, call, method.metrics, error);
   method?.onFailed?.(call, error);
 }
 
-/** The caller gets an error without its data: the server's owner hears why. */
+/** The caller receives an error without its data. The server's owner receives the cause. */
 function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unknown): void {
   if (call.isBuiltin) return;
   served.methods[call.method]?.onThrown?.(call, answerError(cause, "an error could not be sent whole"));

@@ -1,10 +1,10 @@
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import type { EncodeTarget } from "../../wire/encode-value.ts";
 
-/** Short frames share a chunk: a peer that makes millions of them wait makes this side keep their bytes, no more. */
+/** Short frames share a chunk. So a peer that makes millions of frames wait costs this side only their bytes. */
 const chunkBytes = 2048;
 
-/** Memory of frames, one behind the other. What lies behind the used bytes may be of former frames. */
+/** Memory of frames in sequence. The bytes after the used ones may belong to former frames. */
 export interface Chunk {
   readonly bytes: EncodeTarget;
   readonly view: DataView;
@@ -13,8 +13,8 @@ export interface Chunk {
 }
 
 /**
- * Chunks whose frames have left, for the next ones of any queue. Where requests wait by the thousand, to allocate and
- * collect a chunk for every few of them takes longer than to encode them.
+ * Chunks whose frames have left, for reuse by any queue. With thousands of waiting requests, allocation and collection
+ * of chunks would take longer than encoding.
  */
 const spares: Chunk[] = [];
 const mostSpares = 64;
@@ -31,18 +31,18 @@ function spare(chunk: Chunk): void {
   spares.push(chunk);
 }
 
-/** Whole encoded frames that wait to be sent, in order. The memory of their chunks is taken from the peer's share. */
+/** Whole encoded frames that wait to be sent, in order. The memory of their chunks counts in the peer's share. */
 export class FrameQueue {
   readonly #share: ByteShare;
   readonly #chunks: Chunk[] = [];
   /** Chunks before this one have left. */
   #first = 0;
-  /** How long the frames are that wait. */
+  /** The length of the waiting frames. */
   bytes = 0;
   isEmpty = true;
-  /** A frame is being made in it. */
+  /** The chunk in which a frame is being made. */
   #reserved: Chunk | undefined;
-  /** Where that frame begins. */
+  /** The start of that frame. */
   reservedAt = 0;
 
   constructor(share: ByteShare) {
@@ -50,8 +50,8 @@ export class FrameQueue {
   }
 
   /**
-   * Makes room for a frame of `byteLength` bytes behind the others: the last bytes that are used of the chunk that it
-   * returns. The caller fills them at once. Undefined, and nothing has changed, where the peer's share has no room.
+   * Makes room for a frame of `byteLength` bytes after the others: the last used bytes of the returned chunk. The
+   * caller fills them at once. Undefined, without a change, when the peer's share has no room.
    */
   place(byteLength: number): Chunk | undefined {
     const chunk = this.#chunkFor(byteLength);
@@ -60,9 +60,9 @@ export class FrameQueue {
   }
 
   /**
-   * The chunk in which a frame of up to `mostBytes` can be made, behind what is used of it. All of it counts as used
-   * until `keep`, so that what is put in meanwhile lies elsewhere. Undefined where that is too long for a chunk, or the
-   * peer's share has no room for it.
+   * Reserves a chunk for a frame of up to `mostBytes`, after its used bytes. The whole chunk counts as used until
+   * `keep`, so that other frames lie elsewhere. Undefined when the frame is too long for a chunk, or the peer's share
+   * has no room.
    */
   reserve(mostBytes: number): Chunk | undefined {
     const chunk = mostBytes > chunkBytes / 2 ? undefined : this.#chunkFor(mostBytes);
@@ -73,7 +73,7 @@ export class FrameQueue {
     return chunk;
   }
 
-  /** The frame in the reserved chunk has this length. 0: there is none. */
+  /** Sets the length of the frame in the reserved chunk. 0: no frame. */
   keep(byteLength: number): void {
     const chunk = this.#reserved as Chunk;
     this.#reserved = undefined;
@@ -99,8 +99,8 @@ export class FrameQueue {
   }
 
   /**
-   * Moves frames from the front to `target`, at `at` and before `end`, as many as fit. Returns how many bytes and frames
-   * there were.
+   * Moves frames from the front to `target`, at `at` and before `end`, as many as fit. Returns the number of bytes and
+   * frames.
    */
   moveTo(target: Uint8Array, at: number, end: number): { readonly bytes: number; readonly frames: number } {
     let bytes = 0;
@@ -123,7 +123,7 @@ export class FrameQueue {
     return { bytes, frames };
   }
 
-  /** Takes over all of another queue with the same share. */
+  /** Takes over all frames of another queue with the same share. */
   append(other: FrameQueue): void {
     for (const chunk of other.#chunks.slice(other.#first)) this.#chunks.push(chunk);
     this.isEmpty = this.#first === this.#chunks.length;

@@ -16,27 +16,30 @@ import type { Deferred, MessageTurns, TurnTaker } from "./message-turns.ts";
 const half = 2 ** 31;
 const keepaliveBytes = messageHeaderBytes + frameHeaderBytes;
 
-/** This many messages that do not open end their session. So few guesses of a tag are almost certainly wrong. */
+/** So many messages that do not open end their session. So guessing the tag within that number is almost impossible. */
 const mostForgeries = 2 ** 20;
 
-/** The session that an inbox is of. */
+/** The session of an inbox. */
 export interface Receiver extends TurnTaker {
   readonly services: { readonly counters: Counters };
-  /** Takes a message before which `lost` others were lost; 0: its number is a fault. */
+  /** Takes a message after `lost` missing messages. `lost` 0: its number is a fault. */
   receiveOutOfOrder(offset: number, bytes: number, lost: number): void;
-  /** Takes a refusal in the clear, where one may come though the session has keys. False: the message is no such. */
+  /**
+   * Takes a refusal in the clear, if one may come though the session has keys. False: the message is not such a
+   * refusal.
+   */
   takeClearRefusal(offset: number, bytes: number): boolean;
   fault(text: string): void;
-  /** So many messages did not open. */
+  /** `count` messages did not open. */
   onForgeries(count: number): void;
 }
 
 /**
  * The messages that arrive for one session, sealed or not, in the order of their numbers. A connection of the provider
- * may break while both sides live. The provider connects again by itself and tells neither side what it lost: a gap in
- * the numbers tells.
+ * may break while both sides live. The provider connects again by itself and does not report what it lost. A gap in the
+ * numbers shows a loss.
  *
- * The network path sees index and nonce of a sealed session. So nothing in a sealed message is believed before it has
+ * The network path sees index and nonce of a sealed session. So nothing in a sealed message is trusted before it has
  * opened. A message that does not open is counted and has no other effect.
  */
 export class Inbox implements Deferred {
@@ -56,17 +59,17 @@ export class Inbox implements Deferred {
     this.session = session;
   }
 
-  /** Messages are sealed from now on. */
+  /** Later messages are sealed. */
   seal(ciphers: SessionCiphers): void {
     this.#ciphers = ciphers;
   }
 
-  /** The peer begins to count anew. */
+  /** The peer restarts its numbers. */
   restart(): void {
     this.#number = 1;
   }
 
-  /** Takes a message whose header names the session. `isAlone`: the engine has no other. */
+  /** Takes a message with a header that names the session. `isAlone`: the engine has no other session. */
   receive(offset: number, bytes: number, turns: MessageTurns, isAlone: boolean): void {
     const { session } = this;
     const view = session.port.slabView;
@@ -75,8 +78,8 @@ export class Inbox implements Deferred {
       clearBytes = this.#open(this.#ciphers, offset, bytes, turns);
       if (clearBytes === 0) return;
     } else {
-      // Index and nonce are known to one peer only: the message is its, or was damaged on the way. Either way no session
-      // can go on.
+      // Only the peer knows index and nonce. So the message comes from it, or was damaged on the way. In both cases the
+      // session cannot continue.
       const fault = messageFault(view, offset, bytes);
       if (fault !== "") return session.fault(fault);
       const number = view.getUint32(offset + numberOffset, true);
@@ -87,12 +90,12 @@ export class Inbox implements Deferred {
         return session.receiveOutOfOrder(offset, bytes, ahead < half ? ahead : 0);
       }
     }
-    // No message of a session alone is deferred.
+    // Messages of the only session are not deferred.
     if (isAlone && this.deferred.length === 0) session.receive(offset, clearBytes);
     else turns.take(this, offset, clearBytes, view.getUint16(offset + 2, true));
   }
 
-  /** Opens a sealed message. Returns how long it is in the clear; 0 where there is nothing to take. */
+  /** Opens a sealed message. Returns its length in the clear. 0: no message to take. */
   #open(ciphers: SessionCiphers, offset: number, bytes: number, turns: MessageTurns): number {
     const { session } = this;
     const { port } = session;
@@ -138,7 +141,9 @@ export class Inbox implements Deferred {
   }
 }
 
-/** The guard cannot know how many messages have left, so that its word has no number. It may be lost without harm. */
+/**
+ * The guard does not know the number of messages that have left, so its keepalive has no number. Losing it is harmless.
+ */
 function isUnnumberedKeepalive(view: DataView, offset: number, bytes: number, number: number): boolean {
   return number === unnumbered && bytes === keepaliveBytes && isKeepalive(view, offset + messageHeaderBytes);
 }

@@ -419,7 +419,7 @@ describe("outbox", () => {
     circular.push(circular);
     expect(() => outbox.value(head(1), circular, noOffer)).toThrow(EncodeError);
     expect(() => outbox.value(head(1), "x".repeat(5000), noOffer)).toThrow("nothing is offered here");
-    // Nobody is told to flush for what is not to be sent.
+    // A value that is not sent causes no flush.
     expect([port.sent.length, port.freeSlots, told.dirty]).toEqual([0, 1, 0]);
     outbox.flush();
     expect([port.sent.length, port.freeSlots]).toEqual([0, 1]);

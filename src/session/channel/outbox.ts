@@ -22,37 +22,43 @@ import type { ReturnPath } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, mostNumber, Nonce, writeMessageHeader } from "../../wire/message.ts";
 import { type Chunk, FrameQueue } from "./frame-queue.ts";
 
-/** What an outbox tells its session. */
+/** The events of an outbox, for its session. */
 export interface OutboxListener {
   readonly counters: Pick<Counters, "messagesSent" | "framesSent">;
   /** Whether the heartbeat watches the peer. */
   readonly isWatched: boolean;
   /** The longest body that both sides take, in bytes. */
   readonly bodyLimit: number;
-  /** Something is held from now on. The peer may have died while nothing was open, so it must be watched. */
+  /** The outbox holds frames from now on. The peer may have died while nothing was open, so it must be watched. */
   watch(): void;
-  /** A message could not be delivered. `status` and `detail` are those of `SendListener`. */
+  /** A message could not be delivered. `status` and `detail` are the arguments of `SendListener`. */
   onSendFailed(status: number, detail?: number): void;
   /** The outbox was full and takes requests again. */
   onRoom(): void;
-  /** More waits than a peer that receives can cause. */
+  /** More frames wait than a receiving peer can cause. */
   onOverrun(waitingBytes: number): void;
   /** The outbox is closed and its last message has left. */
   onDrained(): void;
 }
 
 /**
- * Keeps the body of a call's frame for the peer to pull. Throws when it cannot. The body lies in body memory, which
- * belongs to who keeps it.
+ * Keeps the body of a call's frame for the peer to pull. Throws when it cannot. The body lies in body memory, which the
+ * keeper then owns.
  */
 export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
 
-/** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
+/**
+ * With less room left in a message, the next value begins another message. Most values fit then, and the others are
+ * copied.
+ */
 const usefulRoom = 2048;
-/** Likewise in a chunk of what waits, where the last value was not longer. */
+/** The same for a chunk of the waiting frames, unless the last value was longer. */
 const leastRoom = 256;
 
-/** Messages of one session that are posted and not completed; more wait, so that a slow peer cannot take all slots. */
+/**
+ * The most posted and uncompleted messages of one session. More messages wait, so that a slow peer cannot take all
+ * slots.
+ */
 const maxPosted = 16;
 
 /**
@@ -64,21 +70,24 @@ export class Outbox implements SendListener, Flushable {
   readonly #address: number;
   readonly #progress: Turns;
   readonly #listener: OutboxListener;
-  /** On the list of what is flushed at the end of this turn. */
+  /** On the list of objects to flush at the end of this turn. */
   flushQueued = false;
-  /** How long the last value was, in bytes. */
+  /** The length of the last value, in bytes. */
   valueBytes = 0;
-  /** Where messages are sealed. */
+  /** Set when messages are sealed. */
   #sealer: MessageSealer | undefined;
-  /** What both sides can take of header and frames, so that the tag fits behind them where there is one. */
+  /**
+   * The most bytes of header and frames in a message that both sides can take. It leaves room for the tag of a sealed
+   * message.
+   */
   #messageBytes: number;
   readonly #maxQueuedBytes: number;
   readonly #maxWaitingBytes: number;
   #session = 0;
   #nonce = new Nonce(0n);
-  /** The number of the last message. Another outbox that takes over counts on from there. */
+  /** The number of the last message. An outbox that takes over continues from it. */
   lastNumber = 0;
-  /** How many frames have left. */
+  /** The number of frames that have left. */
   framesLeft = 0;
   readonly #buffers: Buffer[];
 
@@ -89,25 +98,28 @@ export class Outbox implements SendListener, Flushable {
   #frames = 0;
 
   #posted = 0;
-  /** A message was taken out of its slot, since the peer takes nothing: what comes now waits until all have left. */
+  /**
+   * A message was taken out of its slot because the peer receives nothing. Later frames wait until all waiting ones
+   * have left.
+   */
   #isParked = false;
   readonly #share: ByteShare;
   /** Whole frames that found no slot. */
   readonly #waiting: FrameQueue;
-  /** Those that were put in since `hold`, which wait for `resume`. */
+  /** The frames since `hold`, which wait for `resume`. */
   #held: FrameQueue | undefined;
-  /** A frame that found no slot, and whose place the next one of its kind takes. */
+  /** A frame that found no slot. The next frame of its kind replaces it. */
   #latest: FrameHead | undefined;
   #closed = false;
   /**
-   * While a value is being encoded into the open slot. A getter of the user's may then call, cancel or close: the slot
+   * A value is being encoded into the open slot. A getter of the user's may call, cancel or close meanwhile: the slot
    * and the head of the frame stay as they are. Only the outbox sets it.
    */
   isEncoding = false;
 
   /**
-   * Requests are refused beyond `maxQueuedBytes`; the answers an honest peer can be owed on top of that fit
-   * `maxWaitingBytes`. What waits is taken from the peer's `share`.
+   * Requests are refused beyond `maxQueuedBytes`. The further answers for an honest peer fit `maxWaitingBytes`. Waiting
+   * frames count in the peer's `share`.
    */
   constructor(
     port: Port,
@@ -130,17 +142,17 @@ export class Outbox implements SendListener, Flushable {
     this.#waiting = new FrameQueue(share);
   }
 
-  /** The peer's session, as every message must name it, and the longest message the peer takes. */
+  /** Sets the peer's session, which every message names, and the longest message that the peer takes. */
   addressTo({ session, nonce, messageBytes }: Omit<ReturnPath, "address">): void {
     this.#session = session;
     this.#nonce = new Nonce(nonce);
     const tagBytes = this.#sealer === undefined ? 0 : sealedTagBytes;
-    // Compared first: a peer may state any number of 32 bits, and `&` would make those from 2^31 on negative.
+    // Compared first: the peer may state any number of 32 bits, and `&` would make numbers from 2^31 on negative.
     const most = Math.min(messageBytes, this.#port.slotBytes) & ~7;
     this.#messageBytes = Math.min(this.#messageBytes, most - tagBytes);
   }
 
-  /** Messages are sealed from now on. What has been put in has left. */
+  /** Later messages are sealed. All earlier frames have left. */
   seal(sealer: MessageSealer): void {
     this.#sealer = sealer;
     this.#messageBytes -= sealedTagBytes;
@@ -150,17 +162,20 @@ export class Outbox implements SendListener, Flushable {
     return this.#held === undefined ? this.#waiting.bytes : this.#waiting.bytes + this.#held.bytes;
   }
 
-  /** Whether anything has been posted and not completed, or waits to be posted. */
+  /** Whether messages are posted and not completed, or frames wait to be posted. */
   get isHolding(): boolean {
     return this.#posted > 0 || this.queuedBytes > 0 || this.#latest !== undefined;
   }
 
-  /** Half of the messages that may be on their way are, or something waits: what is not urgent waits. */
+  /** True when half of the possible messages are on their way, or frames wait. Then frames that are not urgent wait. */
   get congested(): boolean {
     return this.#posted * 2 >= maxPosted || !this.#waiting.isEmpty || this.#held !== undefined;
   }
 
-  /** Whether no request fits the queue. Frames that end something are always taken: they free more than they hold. */
+  /**
+   * Whether the queue has no room for a request. Frames that end something are always taken: they free more than they
+   * hold.
+   */
   get full(): boolean {
     const { bytes } = this.#waiting;
     return (
@@ -168,12 +183,12 @@ export class Outbox implements SendListener, Flushable {
     );
   }
 
-  /** How long the body of a frame may be in one message. */
+  /** The longest body of a frame in one message. */
   get maxBodyBytes(): number {
     return this.#messageBytes - messageHeaderBytes - frameHeaderBytes;
   }
 
-  /** How long a prefix may be, so that it fits a message with whatever body. */
+  /** The longest prefix that fits a message with any body. */
   get maxPrefixBytes(): number {
     return this.maxBodyBytes - sealedRendezvousBytes;
   }
@@ -184,8 +199,8 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /**
-   * A frame without a body that says how things are now. One that waits for a slot is replaced by the next: a peer that
-   * asks again and again, and takes nothing, makes no more than one wait.
+   * A frame without a body that reports a state. While it waits for a slot, the next frame of its kind replaces it. So
+   * a peer that asks repeatedly, and receives nothing, makes only one frame wait.
    */
   latest(head: FrameHead): void {
     if (this.#openFor(frameHeaderBytes)) return this.#commit(head, 0, 0);
@@ -195,7 +210,7 @@ export class Outbox implements SendListener, Flushable {
     this.#progress.flushSoon(this);
   }
 
-  /** A frame with a body that is bytes already, short enough for a message. */
+  /** A frame with an encoded body, short enough for a message. */
   raw(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array = noBytes): void {
     const bodyBytes = prefix.byteLength + body.byteLength;
     const bytes = frameHeaderBytes + bodyBytes;
@@ -207,12 +222,15 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /**
-   * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
-   * to pull and says where it lies. It refuses one that is longer than the peer takes. `flags` is read after encoding,
-   * as only then is it known whether regions travel. `prefix` stands before the body, and in the frame even when the
-   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. A body of more
-   * than `mostBytes` is offered, whether it fits or not. The head is read after encoding, and not kept. Throws
-   * EncodeError, and then nothing is sent.
+   * A frame with `value` in msgpack as its body. A body of more than `mostBytes`, or too long for a message, goes to
+   * `offer`. `offer` keeps it for the peer to pull and returns its location. It refuses a body that is longer than the
+   * peer takes.
+   *
+   * `prefix` precedes the body. It stays in the frame even when the body does not. The head has its flags. It is a
+   * multiple of eight bytes and at most `maxPrefixBytes`.
+   *
+   * `flags` is read after encoding, because only then is it known whether regions travel. The head is read after
+   * encoding too, and not kept. Throws EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,
@@ -228,7 +246,8 @@ export class Outbox implements SendListener, Flushable {
     const chunk = inPlace ? undefined : this.#chunkFor(before);
     const target = inPlace ? this.#target : (chunk?.bytes ?? scratch);
     const start = inPlace ? this.#at + before : chunk === undefined ? 0 : this.#waiting.reservedAt + before;
-    // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
+    // The limit is for users' bodies. Frames with number 0 belong to the session, which begins and ends under any
+    // limit.
     const isLimited = head.callId !== 0 && head.isControl !== true;
     const limit = isLimited ? this.#listener.bodyLimit : Number.POSITIVE_INFINITY;
     const encoded = this.#encode(target, start, value, regions, limit, chunk);
@@ -268,10 +287,13 @@ export class Outbox implements SendListener, Flushable {
     this.raw(head, flags | frameFlag.rendezvous, descriptor, prefix);
   }
 
-  /** Where a value can be encoded that has to wait. None where that is not sure, as while what comes is held back. */
+  /**
+   * A chunk in which a waiting value can be encoded. Undefined when that is not certain, for instance between `hold`
+   * and `resume`.
+   */
   #chunkFor(before: number): Chunk | undefined {
     if (this.#closed || this.isEncoding || this.#held !== undefined) return undefined;
-    // As long as the last one: one that grows out of the chunk is copied twice.
+    // Room for twice the last value, because a value that outgrows the chunk is copied twice.
     return this.#waiting.reserve(before + Math.max(leastRoom, 2 * this.valueBytes));
   }
 
@@ -283,7 +305,7 @@ export class Outbox implements SendListener, Flushable {
     limit: number,
     chunk: Chunk | undefined,
   ): Encoded {
-    // From inside another value: refused there.
+    // A call from inside another value is refused there.
     if (this.isEncoding) return encodeAt(target, start, value, regions, limit);
     this.isEncoding = true;
     try {
@@ -298,7 +320,7 @@ export class Outbox implements SendListener, Flushable {
     }
   }
 
-  /** Posts what is open, and what waits as far as there are slots. True if anything left. */
+  /** Posts the open message, and waiting frames while there are slots. True if a message left. */
   flush(): boolean {
     if (this.isEncoding) {
       this.#progress.flushSoon(this);
@@ -324,13 +346,13 @@ export class Outbox implements SendListener, Flushable {
     else if (!this.#waiting.isEmpty || this.#latest !== undefined) this.#drainSoon();
   }
 
-  /** What was put in so far leaves, what comes now waits. */
+  /** The frames so far leave, and later frames wait. */
   hold(): void {
     this.#post();
     this.#held ??= new FrameQueue(this.#share);
   }
 
-  /** What waited since `hold` leaves after what came before. */
+  /** The frames since `hold` leave after the earlier ones. */
   resume(): void {
     const held = this.#held;
     if (held === undefined) return;
@@ -339,13 +361,13 @@ export class Outbox implements SendListener, Flushable {
     this.#drainSoon();
   }
 
-  /** The same, without what waited. */
+  /** Ends `hold` and drops the frames that waited since then. */
   dropHeld(): void {
     this.#held?.clear();
     this.#held = undefined;
   }
 
-  /** Drops what has not been posted and takes nothing more. */
+  /** Drops all frames that have not been posted, and takes no more frames. */
   close(): void {
     this.#closed = true;
     if (!this.isEncoding) this.#returnSlot();
@@ -355,7 +377,7 @@ export class Outbox implements SendListener, Flushable {
     if (this.#posted === 0) this.#listener.onDrained();
   }
 
-  /** A slot without a frame would be held until the next frame comes, which may be never. */
+  /** A slot without a frame would be held until the next frame, which may never come. */
   #returnUnused(): void {
     if (this.#frames === 0) this.#returnSlot();
   }
@@ -365,7 +387,7 @@ export class Outbox implements SendListener, Flushable {
     this.#slot = -1;
   }
 
-  /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait. */
+  /** Makes room for `bytes` more in the open message. False when there is no slot, or other frames wait. */
   #openFor(bytes: number): boolean {
     if (this.isEncoding || !this.#waiting.isEmpty || this.#held !== undefined) return false;
     if (this.#slot >= 0) {
@@ -393,7 +415,7 @@ export class Outbox implements SendListener, Flushable {
     writeHead(view, this.#slot + start, head, flags, bodyBytes);
     const end = start + frameHeaderBytes + bodyBytes;
     this.#at = alignFrame(end);
-    // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
+    // Slots are reused: the padding must not carry bytes of a former message to this peer.
     for (let i = end; i < this.#at; i++) this.#target[i] = 0;
     if (this.#frames++ === 0) this.#progress.flushSoon(this);
     const { batchFrames } = this.#port;
@@ -415,7 +437,7 @@ export class Outbox implements SendListener, Flushable {
       this.lastNumber = number;
       writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
     } else {
-      // Less than 0: no message can be sealed any more.
+      // Less than 0: no more messages can be sealed.
       bytes = this.#sealer.seal(this.#port, slot, this.#frames, bytes, this.#session, this.#nonce);
       if (bytes < 0) {
         this.#port.returnSlot(slot);
@@ -431,13 +453,13 @@ export class Outbox implements SendListener, Flushable {
     this.#port.send(this.#address, slot, bytes, this);
   }
 
-  /** Flushes at the end of the turn if something waits that may leave when there is a slot. */
+  /** Flushes at the end of the turn if waiting frames may leave once there is a slot. */
   #drainSoon(): void {
     if (!this.#waiting.isEmpty || (this.#latest !== undefined && this.#held === undefined))
       this.#progress.flushSoon(this);
   }
 
-  /** The frame leaves behind those that wait. */
+  /** The frame leaves after the waiting ones. */
   #wait(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array): void {
     if (this.#closed) return;
     const bodyBytes = prefix.byteLength + body.byteLength;
@@ -449,7 +471,7 @@ export class Outbox implements SendListener, Flushable {
     this.#fill(chunk, head, flags, prefix, bodyBytes);
   }
 
-  /** Fills in the last frame of a chunk, whose body is in its place. */
+  /** Fills in the last frame of a chunk, with its body already in place. */
   #fill(chunk: Chunk, head: FrameHead, flags: number, prefix: Uint8Array, bodyBytes: number): void {
     if (!this.#listener.isWatched) this.#listener.watch();
     const at = chunk.used - alignFrame(frameHeaderBytes + bodyBytes);
@@ -485,14 +507,14 @@ const nothing: EncodeTarget = Buffer.alloc(0);
 const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
 
 /**
- * How many times as long a batch of items or one-way requests may be. Their window pipelines them, so neither side waits
- * for the batch.
+ * The factor by which a batch of items or one-way requests may be longer. Their window pipelines them, so neither side
+ * waits for the batch.
  */
 const itemBatches = 4;
 /** Bytes for each frame of a batch. */
 const itemBatchFrameBytes = 512;
 
-/** Whether a message of items and one-way requests leaves, whose last frame has `frameBytes` bytes. */
+/** Whether to send a message of items and one-way requests whose last frame has `frameBytes` bytes. */
 function isLongBatch(batchFrames: number, frames: number, bytes: number, frameBytes: number): boolean {
   return frames >= itemBatches * batchFrames || bytes + frameBytes > itemBatchFrameBytes * batchFrames;
 }

@@ -14,17 +14,17 @@ import type { ServiceTable, ToldHealth } from "../../wire/handshake.ts";
 import type { DeferredGoodbye } from "../liveness/teardown.ts";
 import type { DrainGate } from "./drain-gate.ts";
 
-/** What one side of a session serves to the other. It only grows. */
+/** The services that one side of a session serves to the other. The list only grows. */
 export interface Served {
-  /** As the peer is told it. */
+  /** The table for the peer. */
   readonly services: ServiceTable;
   /** Served methods by the number that `services` gives them. */
   readonly methods: readonly ServedMethod[];
 }
 
-/** What all sessions of an engine share. It knows no session. */
+/** The services that all sessions of an engine share. They know no session. */
 export interface EngineServices extends LinkServices {
-  /** For what users give in milliseconds. A test may move it by fake timers. */
+  /** For times that users give in milliseconds. A test may drive it by fake timers. */
   readonly clock: Clock;
   /** For opening and closing, which must not wait for fake time. */
   readonly realClock: Clock;
@@ -35,31 +35,31 @@ export interface EngineServices extends LinkServices {
   readonly quarantine: Quarantine;
   /** Goodbyes that wait for transfers under way. */
   readonly goodbyes: Set<DeferredGoodbye>;
-  /** Requests of peers that are open here. */
+  /** The requests of peers that are open here. */
   readonly credits: RequestCredits;
-  /** Bytes that peers make this engine hold on their way in. */
+  /** Bytes of incoming bodies that this engine holds for peers. */
   readonly pullBudget: ByteBudget;
   /** Bodies kept for peers to pull. */
   readonly offerBudget: ByteBudget;
   /** Encoded frames that wait to be sent. */
   readonly queueBudget: ByteBudget;
-  /** Memory of values that peers have sent. */
+  /** The memory of decoded values from peers. */
   readonly decodeBudget: ByteBudget;
-  /** Windows of streams: bytes that peers may make this engine hold in items that nobody has taken. */
+  /** Windows of streams: bytes of items that this engine may hold for peers before consumers take them. */
   readonly streamBudget: ByteBudget;
-  /** How long this engine waits for silent peers, and is vouched for while it is absent itself. */
+  /** The bound for silent peers, and for how long the ports answer peers for this engine while its thread stalls. */
   readonly liveness: { readonly heartbeatMs: number; readonly maxStallMs: number };
   /** Undefined: sessions are neither authenticated nor sealed. */
   readonly security: ResolvedSecurity | undefined;
   readonly securityMeter: SecurityMeter;
   /** Begins the TLS handshakes of sealed sessions. Undefined without credentials. */
   readonly tls?: TlsEndpoint | undefined;
-  /** Around every call that is made with this engine. */
+  /** Runs around every call that this engine makes. */
   readonly clientMiddleware: readonly Middleware[];
-  /** What is served to those who connect. */
+  /** The services for connected peers. */
   readonly served: Served;
   /** Control methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
-  /** Which services do not serve; undefined while nobody has said so. */
+  /** The services that do not serve. Undefined before the first change of health. */
   readonly toldHealth?: () => ToldHealth | undefined;
 }

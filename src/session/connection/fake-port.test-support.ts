@@ -24,7 +24,7 @@ import {
   sessionOffset,
 } from "../../wire/message.ts";
 
-/** One frame as it was sent. */
+/** One sent frame. */
 export interface SentFrame {
   readonly kind: number;
   readonly flags: number;
@@ -34,7 +34,7 @@ export interface SentFrame {
   readonly body: Uint8Array;
 }
 
-/** One message as it was sent, taken apart. */
+/** One sent message, taken apart. */
 export interface SentMessage {
   readonly address: number;
   readonly session: number;
@@ -50,7 +50,7 @@ interface Pull {
   readonly into: Uint8Array;
 }
 
-/** A transfer as it was posted; `settle` completes it. */
+/** One posted transfer. `settle` completes it. */
 export interface PostedTransfer {
   readonly op: TransferOp;
   readonly extents: readonly Extent[];
@@ -59,7 +59,7 @@ export interface PostedTransfer {
   readonly settle: (status: number) => void;
 }
 
-/** A fabric that keeps what it is given until the test completes it. */
+/** A fabric that keeps its operations until the test completes them. */
 class ScriptedFabric extends MemFabric<FakePort> {
   override readonly nature = {
     maxExtents: 256,
@@ -101,8 +101,7 @@ class ScriptedFabric extends MemFabric<FakePort> {
 const nobody = {} as PortSink;
 
 /**
- * A mem port whose every event is the test's to make: sends complete when told, reads end when told, registrations are
- * listed.
+ * A mem port with every event under the test's control: sends and reads complete on demand, registrations are listed.
  */
 export class FakePort extends MemPort {
   override readonly provider = "fake";
@@ -116,36 +115,36 @@ export class FakePort extends MemPort {
   override refusesSilently = true;
 
   readonly sent: SentMessage[] = [];
-  /** Sealed messages, as they were sent. */
+  /** Sent sealed messages. */
   readonly sealed: Uint8Array[] = [];
   /** Send slots that have not completed, oldest first. */
   readonly slots: number[] = [];
   /** Every transfer that was posted. */
   readonly transfers: PostedTransfer[] = [];
-  /** Those that read, as the memory of their first extent. */
+  /** The transfers that read, as the memory of their first extent. */
   readonly pulls: Pull[] = [];
   /** Regions registered now, by index. */
   readonly regions = new Map<number, Uint8Array>();
   readonly forgotten: number[] = [];
-  /** What is said in this side's stead now, by address. */
+  /** The present vouches for this side, by address. */
   readonly vouches = new Map<number, Vouch>();
-  /** What `register` throws, if anything. */
+  /** The error that `register` throws, if any. */
   refuseMemory: Error | undefined;
   /** Buffers that it refuses to write, or to let peers write, as devices do with files. */
   readonly unpinned = new Set<ArrayBufferLike>();
-  /** The access of what is registered now, by index. */
+  /** The access of the registered regions, by index. */
   readonly rights = new Map<number, number>();
   readonly #receiveSlot: number;
 
   constructor(sendSlots = 4, slotBytes = 4096) {
     const url = { scheme: "mem", host: "", port: 0, name: "fake" } as const;
     super(url, { sendSlots, receiveSlots: 1, slotBytes }, new ScriptedFabric());
-    // What a former user of the slots has left behind.
+    // Bytes of a former user of the slots.
     this.slab.fill(0xee);
     this.#receiveSlot = sendSlots * slotBytes;
   }
 
-  /** How many sends have not completed. */
+  /** The number of sends that have not completed. */
   get pending(): number {
     return this.slots.length;
   }
@@ -165,7 +164,7 @@ export class FakePort extends MemPort {
     this.progress();
   }
 
-  /** Lays a message where received ones lie; its offset. */
+  /** Copies a message into the receive slot. Returns its offset. */
   receive(bytes: Uint8Array): number {
     this.slab.set(bytes, this.#receiveSlot);
     return this.#receiveSlot;
@@ -175,7 +174,7 @@ export class FakePort extends MemPort {
     return super.progress(0, nobody);
   }
 
-  /** Every one that is free, however many are held. */
+  /** Takes any free slot, however many are held. */
   override takeSlot(): number {
     return super.takeSlot();
   }
@@ -230,8 +229,7 @@ export class FakePort extends MemPort {
 }
 
 /**
- * Takes a message apart and holds it to the protocol: lengths, alignment, padding of zeros, nothing behind the last
- * frame.
+ * Takes a message apart and checks the protocol: lengths, alignment, zeros as padding, no bytes after the last frame.
  */
 export function takeApart(address: number, bytes: Uint8Array): SentMessage {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

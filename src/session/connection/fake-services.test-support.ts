@@ -26,7 +26,7 @@ import type { EngineServices } from "./engine-services.ts";
 import type { Session, SessionTerms } from "./session.ts";
 import type { SessionPartFactory } from "./session-part.ts";
 
-/** What an engine is to its sessions, with every event kept for the test to look at. */
+/** An engine for its sessions. It keeps every event for the test. */
 export class FakeServices implements EngineServices, SessionWatch {
   readonly clock = new FakeClock();
   readonly realClock = this.clock;
@@ -52,7 +52,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   builtins: ServedMethod[] = [];
   readonly watched: WatchedSession[] = [];
   readonly probed: WatchedSession[] = [];
-  /** Whether a peer that was probed has not answered. */
+  /** Whether a probed peer has not answered. */
   awaits = false;
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
   heardMs = 0;
@@ -72,7 +72,7 @@ export class FakeServices implements EngineServices, SessionWatch {
     this.streamBudget = new ByteBudget(this.limits.maxStreamBytes);
   }
 
-  /** What sessions with these parts are made with. */
+  /** The terms of sessions with these parts. */
   terms(parts: readonly SessionPartFactory[] = []): SessionTerms {
     return {
       services: this,
@@ -106,7 +106,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   ponged(): void {}
 }
 
-/** Progress whose turns are the test's: what wants to be flushed stays on the list. */
+/** Progress with turns under the test's control: flushes stay on the list. */
 class FakeProgress implements Turns {
   wake(): void {}
 
@@ -115,7 +115,7 @@ class FakeProgress implements Turns {
   goOn(): void {}
 }
 
-/** A method whose calls the test settles. */
+/** A method with calls that the test settles. */
 export class FakeMethod implements ServedMethod {
   readonly path = "fake/method";
   readonly calls: { readonly call: IncomingCall; readonly input: unknown }[] = [];
@@ -125,7 +125,7 @@ export class FakeMethod implements ServedMethod {
   }
 }
 
-/** A call that keeps what it is told. */
+/** A call that keeps its values and errors. */
 export class FakeCall extends OutgoingCall {
   readonly values: unknown[] = [];
   readonly failures: RpcError[] = [];
@@ -197,11 +197,11 @@ export interface FrameSpec {
   readonly method?: number;
   readonly callId?: number;
   readonly word?: number;
-  /** As it is when bytes, else encoded. */
+  /** Sent as it is when bytes, otherwise encoded. */
   readonly body?: unknown;
 }
 
-/** A message of these frames, as a peer would send it. */
+/** A message with these frames, as a peer would send it. */
 export function messageOf(
   session: number,
   nonce: bigint,

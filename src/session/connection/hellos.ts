@@ -37,7 +37,7 @@ interface WaitingHello {
   accept(): void;
 }
 
-/** What bounds the handshakes of strangers. They count into no other limit. */
+/** The limits on handshakes of strangers. They count in no other limit. */
 interface Strangers {
   readonly endpoint: TlsEndpoint;
   readonly options: ResolvedSecurity;
@@ -45,7 +45,7 @@ interface Strangers {
   readonly time: ShareOfTime;
 }
 
-/** One message to a peer that gets no session. Nothing is kept but its address, until the message has left. */
+/** One message to a peer without a session. Only the address is kept, until the message has left. */
 export class Answer implements OutboxListener {
   readonly isWatched = true;
   readonly bodyLimit = 0;
@@ -53,7 +53,7 @@ export class Answer implements OutboxListener {
   readonly #outbox: Outbox;
   readonly #teardown: Teardown;
 
-  /** `lastNumber`: of the last message on that path. */
+  /** `lastNumber`: the number of the last message on that path. */
   constructor(port: Port, address: number, services: EngineServices, lastNumber = 0) {
     this.counters = services.counters;
     this.#outbox = new Outbox(port, address, services.progress, this, 0, 0);
@@ -61,7 +61,7 @@ export class Answer implements OutboxListener {
     this.#teardown = new Teardown(port, address, services);
   }
 
-  /** Says it now, or not at all where there is no send slot. */
+  /** Sends it now. Without a send slot it is not sent at all. */
   say(path: ReturnPath, head: FrameHead, body: Uint8Array): void {
     this.#outbox.addressTo(path);
     this.#outbox.raw(head, 0, body);
@@ -83,7 +83,7 @@ export class Answer implements OutboxListener {
   onOverrun(): void {}
 }
 
-/** A session that has ended, and whose peer may not know. */
+/** A session that has ended while its peer may not know. */
 interface Departed {
   readonly path: ReturnPath;
   readonly lastNumber: number;
@@ -91,21 +91,21 @@ interface Departed {
   readonly touching: boolean;
 }
 
-/** Answers hellos: by a session, by a handshake, by a no, or when it is known which of the peers have died. */
+/** Answers hellos: by a session, by a handshake, by a refusal, or later, once the dead peers are known. */
 export class Hellos {
   readonly #sessions: Sessions;
   readonly #watch: SessionWatch;
-  /** Sessions by the nonce of the hello that they answer, which another hello may name. */
+  /** Sessions by the nonce of the hello that they answer. Another hello may name that nonce. */
   readonly #accepted = new Map<bigint, Session>();
-  /** Hellos that came when there was no room, until it is known which of the peers have died. */
+  /** Hellos that came when there was no room. They wait until the dead peers are known. */
   readonly #waiting: WaitingRoom<WaitingHello>;
-  /** Hellos of peers with too many sessions, until it is known which of these are dead. */
+  /** Hellos of peers with too many sessions. They wait until the dead sessions of that peer are known. */
   readonly #held: WaitingRoom<WaitingHello>;
-  /** Plain sessions that have ended, by the nonce of this side: oldest first. */
+  /** Plain sessions that have ended, by the nonce of this side, oldest first. */
   readonly #departed = new Map<bigint, Departed>();
-  /** Undefined where no fabric is sealed. */
+  /** Undefined when no fabric is sealed. */
   readonly #strangers: Strangers | undefined;
-  /** Give back the places of strangers. */
+  /** Functions that give back the places of strangers. */
   readonly #leave = new Map<Session, () => void>();
 
   constructor(sessions: Sessions, watch: SessionWatch) {
@@ -128,7 +128,7 @@ export class Hellos {
     return path !== undefined && this.#accepted.get(path.nonce) === session;
   }
 
-  /** The session has ended: another may have its room. */
+  /** The session has ended: another session may take its room. */
   onEnded(session: Session): void {
     if (session.path !== undefined && this.isAccepted(session)) this.#accepted.delete(session.path.nonce);
     this.#leavePlace(session);
@@ -162,7 +162,7 @@ export class Hellos {
     else if (this.#isNew(port, hello)) this.#shakeHands(strangers, port, hello, offset, bytes);
   }
 
-  /** One side asks for a sealed session, and the other has none. */
+  /** Refuses a hello when one side asks for a sealed session and the other side has none. */
   #refusePlain(port: Port, path: ReturnPath, why: string): void {
     this.#report(port, { refusal: "plain", why });
     this.#refuse(port, path, "unauthenticated", why);
@@ -175,14 +175,14 @@ export class Hellos {
     if (typeof path !== "string") this.#refuse(port, path, code, fault);
   }
 
-  /** Whether a hello is to be answered. The one that it repeats is given up. */
+  /** Whether to answer a hello. Gives up the hello that it repeats. */
   #isNew(port: Port, hello: Pick<Greeting, keyof ReturnPath | "repeats">, incarnation?: bigint): boolean {
     const { accepting, services } = this.#sessions;
     if (!accepting) {
       this.#refuse(port, hello, "unavailable", "the server is closing");
       return false;
     }
-    // Nobody draws a nonce twice: somebody saw the hello on its way and sends it again.
+    // No peer draws a nonce twice: an observer has seen the hello on its way and sends it again.
     if (this.#accepted.has(hello.nonce)) {
       services.counters.strays++;
       return false;
@@ -193,7 +193,7 @@ export class Hellos {
 
   // ---- plain sessions -----------------------------------------------------------------------------------------------
 
-  /** `mayWait`: where there is no room, until it is known which of the peers have died. */
+  /** `mayWait`: without room, the hello may wait until the dead peers are known. */
   #accept(port: Port, greeting: Greeting, mayWait: boolean): void {
     const sessions = this.#sessions;
     const { incarnation, nonce } = greeting;
@@ -221,7 +221,7 @@ export class Hellos {
     session.accept(greeting);
     this.#accepted.set(nonce, session);
     sessions.tellCredits(session);
-    // The peer may be gone, or may have said another hello since.
+    // The peer may be gone, or may have sent another hello since.
     this.#watch.expect(session);
   }
 
@@ -236,12 +236,12 @@ export class Hellos {
       return this.#report(port, noSuite);
     }
     const admission = places.admit(hello, hello.cookie);
-    // The peer says hello again.
+    // The peer sends its hello again.
     if (admission === "full") return this.#report(port, crowded);
     if (admission === "retry") return this.#answer(port, hello, frameKind.retry, 0, places.cookieFor(hello));
     const message = Uint8Array.prototype.slice.call(port.slab, offset, offset + bytes);
     const begin = (): void => {
-      // It may have been answered while it waited, under another return address.
+      // The hello may have been answered while it waited, under another return address.
       if (this.#accepted.has(hello.nonce)) this.#sessions.services.counters.strays++;
       else this.#begin(strangers, port, hello, message, suite);
     };
@@ -269,7 +269,7 @@ export class Hellos {
     session.secure({ endpoint, hello, message, suite, time });
   }
 
-  /** The peer of a session has proven who it is. */
+  /** The peer of a session has proven its identity. */
   onProven(session: Session, identity: Identity): void {
     if (!session.isStranger) return;
     this.#sessions.services.securityMeter.handshakes++;
@@ -324,29 +324,29 @@ export class Hellos {
   }
 
   /**
-   * The connector has given up the hello that it repeats, and knows of no session that this made. The hello of a sealed
-   * session does not say whose it is.
+   * The connector has given up the hello that it repeats, and knows of no session from it. The hello of a sealed
+   * session does not name its sender.
    */
   #forget(port: Port, path: ReturnPath, nonce: bigint, incarnation?: bigint): void {
     for (const room of [this.#waiting, this.#held])
       room.drop((waiting) => waiting.nonce === nonce && waiting.incarnation === incarnation);
     const session = this.#accepted.get(nonce);
-    // An observer of the hellos of others can name them. An open session that is sealed takes nobody's word in the
-    // clear.
+    // An observer of other peers' hellos can name them. So an open sealed session ignores frames in the clear.
     if (session === undefined || (session.ciphers !== undefined && session.state === "open")) return;
     if (session.ciphers === undefined && session.remote?.incarnation !== incarnation) return;
-    // The connection is needed for the new session. A port ends that of an address which nobody else uses.
+    // The new session needs the connection. A port ends the connection of an address without another user.
     const address = this.#admit(port, path);
     session.end(helloRepeated(), { quiet: true, certain: true });
     if (address !== undefined) port.forget(address);
   }
 
   /**
-   * Keeps a session that has said goodbye until a message comes from its peer, which then hears of the end once more.
-   * A session whose goodbye still waits for its transfers is not here: an answer would give the peer its memory back.
+   * Keeps a session that has said goodbye until a message comes from its peer. The peer is then notified of the end
+   * once more. A session whose goodbye waits for its transfers is not kept: an answer would give the peer its memory
+   * back.
    */
   remember({ nonce, path, remote, ciphers, outbox }: Session, touching: boolean): void {
-    // Only what is sealed counts for the peer of a sealed session, and its keys are gone.
+    // The peer of a sealed session accepts only sealed frames, and the keys are gone.
     if (path === undefined || remote === undefined || ciphers !== undefined) return;
     this.#departed.set(nonce.value, { path, lastNumber: outbox.lastNumber, touching });
     if (this.#departed.size <= mostDeparted) return;
@@ -354,7 +354,7 @@ export class Hellos {
   }
 
   /**
-   * A message came for a session that has ended: its peer does not know. It hears so once, so that two engines that
+   * A message came for an ended session, so the peer does not know of the end. It is notified once. So two engines that
    * both lack a session do not answer each other.
    */
   onLateWord(port: Port, nonce: bigint): void {
@@ -367,17 +367,17 @@ export class Hellos {
   }
 
   /**
-   * A message came for a session that this side does not have. Where it is what this engine itself has said to a peer,
-   * the hello named an address of this engine instead of the peer's own, and nobody will ever answer.
+   * A message came for a session that this side does not have. It may be a message that this engine itself has sent.
+   * Then the hello named an address of this engine instead of the peer's own, and no peer will ever answer.
    */
   onStray(index: number, nonce: bigint): void {
     const session = this.#accepted.get(nonce);
-    // What is sealed comes back sealed, or as a message of the opening.
+    // A sealed message comes back sealed, or as a message of the opening.
     if (session === undefined || session.ciphers !== undefined || session.path?.session !== index) return;
     session.end(answerCameBack(), { quiet: true, certain: true });
   }
 
-  /** Tells a peer that said hello why it cannot have a session. */
+  /** Answers a hello with the reason why the peer cannot have a session. */
   #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
     this.#sessions.services.counters.sessionsRefused++;
     const error = new RpcError({ code, message, origin: "remote" });
@@ -385,8 +385,8 @@ export class Hellos {
   }
 
   /**
-   * Answers without a session. Says nothing when nobody can be there, or too many answers are on their way: an answer
-   * connects to wherever the hello says, which may be anybody.
+   * Answers without a session. Sends nothing when the address is unreachable, or when too many answers are on their
+   * way. An answer connects to the address in the hello, which may be any address.
    */
   #answer(
     port: Port,
@@ -397,7 +397,7 @@ export class Hellos {
     lastNumber?: number,
   ): void {
     const { addresses, services } = this.#sessions;
-    // Sessions must not keep answers from others.
+    // The addresses of sessions must not use up the room for answers.
     const leaving = port.gauges().addresses - addresses;
     const address = leaving < mostLeaving ? this.#admit(port, path) : undefined;
     if (address !== undefined)
@@ -408,7 +408,7 @@ export class Hellos {
     try {
       return port.admit(path.address);
     } catch {
-      // The peer is gone already, or lied about where it is.
+      // The peer is gone already, or has given a false address.
       return undefined;
     }
   }
@@ -422,12 +422,12 @@ const plainOnly =
 const noSuite: ExchangeRefusal = { refusal: "protocol", why: "no cipher is accepted by both sides" };
 const crowded: ExchangeRefusal = { refusal: "crowded", why: "too many handshakes were open" };
 const mostNameCharacters = 128;
-/** A hello has time until those that were asked whether they live have answered, or are lost. */
+/** A hello waits until the asked peers have answered or are lost. */
 const helloBounds = 1.5;
 const mostWaitingHellos = 256;
-/** How often in a bound of the heartbeat it is looked whether a peer with too many sessions has answered. */
+/** The number of checks, within a bound of the heartbeat, whether a peer with too many sessions has answered. */
 const looksInBound = 8;
-/** Sessions that have ended and are remembered. */
+/** The most ended sessions that are remembered. */
 const mostDeparted = 256;
-/** Addresses of a port without a session, which refusals and other last words are on their way to. */
+/** The most addresses of a port without a session. Refusals and other last messages are on their way to them. */
 const mostLeaving = 64;

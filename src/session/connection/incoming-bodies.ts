@@ -23,45 +23,45 @@ import type { Outbox } from "../channel/outbox.ts";
 import { AnswerCodec, type IdentifiedPeer } from "./peer-identity.ts";
 import { forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
 
-/** A frame's body as it stands in a message or, once pulled, in memory of its own. */
+/** The body of a frame: in its message or, once pulled, in memory of its own. */
 export interface Body {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
-  /** Decoded binary may be views of the bytes. */
+  /** Decoded binary data may be views of the bytes. */
   readonly own: boolean;
 }
 
-/** A body that has arrived with a frame or is described by it, and who wants it. */
+/** A body that has arrived with a frame or is described by it, with its receiver. */
 export interface WantedBody {
-  /** Where its frame, or what stands before it in the frame, is in the slab: the body or its descriptor follows. */
+  /** The offset in the slab, `frameHeaderBytes` before the body or its descriptor. */
   readonly at: number;
   readonly flags: number;
   /** The length of the body or its descriptor. */
   readonly bodyBytes: number;
-  /** Tells the peer that its copy of a body that had to be pulled is free. */
+  /** Notifies the peer that its copy of a pulled body is free. */
   readonly pulledHead?: FrameHead;
-  /** Whether nobody wants it any more. */
+  /** Whether the body is no longer wanted. */
   readonly stop: () => boolean;
-  /** Undefined with a status for `failure` where the body cannot be had. */
+  /** Receives undefined with a status for `failure` when the body could not be had. */
   readonly onBody: (body: Body | undefined, status: number) => void;
-  /** The end of the session kept a body that had to be pulled from `onBody`, and nothing is read any more. */
+  /** The session ended before `onBody` received a pulled body. Reading has stopped. */
   readonly onDropped?: () => void;
 }
 
-/** What a greeting may take of the heap. A table of 65,280 methods takes a third. */
+/** The most heap for greetings. A table of 65,280 methods takes a third. */
 const maxGreetingHeapBytes = 16 * 1024 * 1024;
 /** Status of a body that was not pulled, or not kept, because the pull budget is spent. */
 export const noRoom = -1;
 const keyRejected = 266; // FI_ENOKEY
 const outOfMemory = 12; // ENOMEM
 
-/** What decoding returns after it has ended the session for a malformed body. */
+/** The result of decoding a malformed body. It has ended the session. */
 export const malformed = Symbol("malformed");
-/** What decoding returns for a body that takes more memory than it may. */
+/** The result of decoding a body that takes more memory than it may. */
 export const tooLarge = Symbol("tooLarge");
 
-/** Tells the peer that the body of a frame about the session has been pulled. */
+/** Notifies the peer that the body of a frame about the session has been pulled. */
 export const sessionPulled = {
   kind: frameKind.pulled,
   method: 0,
@@ -69,7 +69,7 @@ export const sessionPulled = {
   word: rendezvousOwner.response,
 } as const;
 
-/** A session as the bodies of its frames see it. */
+/** The session of the bodies. */
 interface BodyContext extends IdentifiedPeer {
   readonly port: Port;
   readonly address: number;
@@ -85,7 +85,7 @@ interface BodyContext extends IdentifiedPeer {
       readonly maxBodyStallMs: number;
     };
   };
-  /** What the peer makes this side hold. */
+  /** The memory that the peer makes this side hold. */
   readonly account: PeerAccount;
   readonly sealing: Pick<BulkSealing, "bodies">;
   readonly hasOpenWork: boolean;
@@ -94,18 +94,18 @@ interface BodyContext extends IdentifiedPeer {
   end(reason: RpcError): void;
 }
 
-/** The bodies of one session's incoming frames: those that stand in their message, and those that must be pulled. */
+/** The bodies of one session's incoming frames: bodies in their message, and bodies to pull. */
 export class IncomingBodies {
   readonly #session: BodyContext;
   readonly #outbox: Outbox;
   readonly #answers: AnswerCodec;
   readonly #pulls = new BodiesUnderWay();
-  /** Bytes that were read since the peer was told how much has been read, and when that was. */
+  /** Bytes read since the last report to the peer, and the time of that report. */
   #untoldBytes = 0;
   #toldMs = 0;
-  /** What the last body that was decoded takes of V8's heap, in bytes, by estimate. */
+  /** The estimated size of the last decoded body in V8's heap, in bytes. */
   heapBytes = 0;
-  /** What the greetings of the peer take, with an index of their names. They are kept as long as the session. */
+  /** The memory of the peer's greetings, with an index of their names. They are kept as long as the session. */
   #greetingBytes = 0;
   #onStill = () => {};
 
@@ -115,20 +115,20 @@ export class IncomingBodies {
     this.#answers = new AnswerCodec(session);
   }
 
-  /** How many are being pulled. */
+  /** The number of pulls under way. */
   get pulling(): number {
     return this.#pulls.size;
   }
 
-  /** How long the oldest of them takes at `nowMs`, in milliseconds, if the peer provides too little; else 0. */
+  /** The time of the oldest overdue pull at `nowMs`, in milliseconds, if the peer provides too little. Otherwise 0. */
   overdueMs(nowMs: number): number {
     return this.#pulls.overdueMs(nowMs, this.#session.services.limits.maxBodyStallMs);
   }
 
   /**
-   * Gets the body that is wanted: at once when it stands in the message, later when it must be pulled, not at all when the
-   * session ends or `stop` says so first. The peer is told when its copy is free. Decoding happens in `onBody`, by
-   * `decode`. Bodies that stand in their message need none of this: see `valueAt`.
+   * Gets a body: at once from its message, or later by a pull. Never, when the session ends or `stop` returns true
+   * first. The peer is notified when its copy is free. `onBody` decodes the body by `decode`. A body in its message can
+   * also be read by `valueAt`.
    */
   take({ at, flags, bodyBytes, stop, onBody, pulledHead, onDropped }: WantedBody): void {
     const session = this.#session;
@@ -155,8 +155,8 @@ export class IncomingBodies {
   }
 
   /**
-   * Pulls a body as `take` does. False, and nothing happens, where the peer's share has no room for it. With
-   * `isCounted` the room is given back when `onBody` has counted what it keeps of the body, not before.
+   * Pulls a body as `take` does. False, without an effect, when the peer's share has no room for it. With `isCounted`,
+   * the room is given back only after `onBody` has counted the kept part of the body.
    */
   pull(
     rendezvous: RendezvousBody,
@@ -189,7 +189,7 @@ export class IncomingBodies {
     pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
       .catch(noMemoryFor)
       .then((pulled) => {
-        // Many bodies of one peer may have come at once, and the value of each takes milliseconds.
+        // Many bodies of one peer may have come at once, and each value takes milliseconds.
         session.account.turns.run(() => {
           this.#pulls.end(underWay);
           if (session.state === "ended") {
@@ -210,8 +210,8 @@ export class IncomingBodies {
   }
 
   /**
-   * More has been read. The peer cannot see that, so it is told when bodies take long. It waits no longer than
-   * `bodyStallMs` after bytes of which it knows.
+   * More has been read. The peer cannot see that, so it is notified when bodies take long. After each report that it
+   * receives, it waits at most `bodyStallMs`.
    */
   #onMoved(bytes: number): void {
     this.#pulls.onMoved(bytes);
@@ -227,15 +227,15 @@ export class IncomingBodies {
   }
 
   /**
-   * How much memory the value of a request or a greeting may take: it is held for the peer. That of an answer is its
-   * caller's, and has only `maxValueBytes` as its limit.
+   * The memory limit for the value of a request or a greeting, which is held for the peer. The value of an answer
+   * belongs to its caller: only `maxValueBytes` limits it.
    */
   get room(): number {
     const { account, services } = this.#session;
     return Math.min(services.limits.maxValueBytes, account.decoded.room(leastDecodedBytes));
   }
 
-  /** Gives `then` the value of a welcome or a service table, unless the session has been ended for it. */
+  /** Passes the value of a welcome or a service table to `then`, unless the value has ended the session. */
   greeting(body: Body, then: (value: unknown) => void): void {
     const session = this.#session;
     const value = this.decode(body, undefined, Math.min(this.room, maxGreetingHeapBytes));
@@ -245,23 +245,20 @@ export class IncomingBodies {
       session.end(new RpcError({ code: "resource_exhausted", message }));
       return;
     }
-    // The index of its names takes about as much again.
+    // The index of its names takes about the same again.
     const bytes = 2 * this.heapBytes;
     this.#greetingBytes += bytes;
     session.account.decoded.hold(bytes);
     then(value);
   }
 
-  /** The session has ended. `onStill` is called for each body that is being pulled, once it is not any more. */
+  /** The session has ended. `onStill` is called for each body under way when its pull has ended. */
   close(onStill: () => void): void {
     this.#onStill = onStill;
     this.#session.account.decoded.give(this.#greetingBytes);
   }
 
-  /**
-   * The value in a body; `malformed` after the session has been ended for it; `tooLarge` where it takes more than
-   * `maxHeapBytes`.
-   */
+  /** Decodes a body. `malformed` after a fault that has ended the session. `tooLarge` for more than `maxHeapBytes`. */
   decode(
     body: Body | undefined,
     regions: RegionCodec = this.#answers,
@@ -272,8 +269,8 @@ export class IncomingBodies {
   }
 
   /**
-   * The value in the body of the frame at `at`, which stands in the message; otherwise as above. `maxBodyBytes` is no
-   * limit for control requests and their answers.
+   * Decodes the body of the frame at `at`, which lies in the message; otherwise like `decode`. `maxBodyBytes` does not
+   * limit control requests and their answers.
    */
   valueAt(
     at: number,
@@ -291,8 +288,8 @@ export class IncomingBodies {
   }
 
   /**
-   * A copy of the body of the frame at `at`, which stands in the message: its place is given to others. Undefined after
-   * the session has been ended for it.
+   * A copy of the body of the frame at `at`, because later messages need its place. Undefined after a fault that has
+   * ended the session.
    */
   copyAt(at: number, bodyBytes: number): Body | undefined {
     if (bodyBytes > this.#session.services.limits.maxBodyBytes) return this.#refuseLength(bodyBytes);
@@ -301,7 +298,7 @@ export class IncomingBodies {
     return { bytes, start: 0, end: bodyBytes, own: false };
   }
 
-  /** The error of a body that could not be had. `status` is as `take` gives it. */
+  /** The error for a body that could not be had. `status` comes from `take`. */
   failure(status: number): RpcError {
     const { port, peerName, services } = this.#session;
     if (status === noRoom) {
@@ -314,8 +311,8 @@ export class IncomingBodies {
       const message = `a body from ${peerName} was changed on its way: its tag is wrong`;
       return new RpcError({ code: "data_loss", message });
     }
-    // A body stays until its receiver says that it has it. A sender that withdraws one has given the session up, for
-    // this side's silence perhaps, and nobody may have told us yet.
+    // A body stays until its receiver reports that it has it. A sender that withdraws a body has ended the session,
+    // perhaps for this side's silence, and the notice may not have come yet.
     const isWithdrawn = status === keyRejected;
     return fabricError({
       provider: port.provider,
@@ -328,7 +325,7 @@ export class IncomingBodies {
     });
   }
 
-  /** Ends the session for a body that the peer was told not to send. */
+  /** Ends the session for a body beyond the limit in this side's greeting. */
   #refuseLength(bodyBytes: number): undefined {
     const { maxBodyBytes } = this.#session.services.limits;
     this.#session.fault(`body of ${bodyBytes} bytes exceeds maxBodyBytes ${maxBodyBytes}`);
@@ -360,7 +357,8 @@ export class IncomingBodies {
 }
 
 /**
- * What the peer announced could not be allocated or registered here. That is this body's failure and nobody's fault.
+ * Memory for the announced body could not be allocated or registered here. The body fails, and neither side is at
+ * fault.
  */
 function noMemoryFor(error: unknown): Pulled {
   return { status: (error instanceof RpcError && error.fabric?.code) || outOfMemory };

@@ -1,12 +1,12 @@
 import { kindOfMethod, nameOfMethod, type ServiceTable } from "../../wire/handshake.ts";
 
-/** The numbers a peer gave its methods at the handshake. Names never travel after that, and no hash can collide. */
+/** The numbers that a peer gave its methods in its greeting. Names never travel after that, and no hash can collide. */
 export class MethodNumbers {
   #services = new Map<string, ReadonlyMap<string, number>>();
-  /** By number. */
+  /** The kinds, by number. */
   #kinds: number[] = [];
 
-  /** How often it has been told what the peer serves. */
+  /** The number of service tables that the peer has sent. */
   edition = 0;
 
   set(table: ServiceTable): void {
@@ -21,7 +21,7 @@ export class MethodNumbers {
     }
   }
 
-  /** What of a method the peer lacks, for errors; "" where it serves the method. */
+  /** What the peer lacks for a method, for errors. "" when it serves the method. */
   lackOf(service: string, method: string): string {
     const methods = this.#services.get(service);
     if (methods === undefined) return `has no service "${service}"`;
@@ -33,12 +33,12 @@ export class MethodNumbers {
     return this.#services.get(service)?.get(method) ?? -1;
   }
 
-  /** The number of a method's kind, as in `methodKindNumbers`; `number` is one that `of` gave. */
+  /** The number of a method's kind, as in `methodKindNumbers`. `number` comes from `of`. */
   kindOf(number: number): number {
     return this.#kinds[number] as number;
   }
 
-  /** How many services the peer has. */
+  /** The number of the peer's services. */
   get size(): number {
     return this.#services.size;
   }

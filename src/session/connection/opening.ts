@@ -37,26 +37,26 @@ import { type Body, sessionPulled } from "./incoming-bodies.ts";
 import { sessionBody } from "./rendezvous.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 
-/** How far a session in state `opening` is. docs/design/sessions.md has the table of the steps. */
+/** The step of a session in state `opening`. docs/design/sessions.md has the table of the steps. */
 export type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
 
-/** A session as its opening sees it. */
+/** The session of an opening. */
 export interface OpeningSession extends SessionContext, TlsSession {
   readonly port: SessionContext["port"];
   readonly outbox: SessionContext["outbox"];
   readonly inbox: Inbox;
   end: SessionContext["end"];
-  /** From now on these frames are taken, and others are a fault. `when`: for its text. */
+  /** Takes only these frames from now on: others are a fault. `when` describes the step in the fault's text. */
   takeOnly(frames: SessionPart["frames"], when: string): void;
-  /** The peer has proven who it is. */
+  /** The peer has proven its identity. */
   onProven(proof: TlsProof): void;
-  /** The peer can open sealed messages: what is sent from now on is sealed. */
+  /** The peer can open sealed messages: later frames are sealed. */
   sealOutbox(): void;
   /** Both sides have greeted each other. */
   begin(remote: Greeting): void;
-  /** The peer has said what it serves. */
+  /** The peer has sent its service table. */
   onServicesKnown(): void;
-  /** The peer says which of its services do not serve. */
+  /** The peer has reported which of its services do not serve. */
   onHealth(health: ToldHealth): void;
   /** Sends a frame about the session. */
   say(kind: number, value: unknown, word?: number): void;
@@ -68,38 +68,38 @@ export interface ConnectTerms {
   readonly replyTo: Uint8Array;
   /** The nonce of a former hello that was not answered in time. */
   readonly repeats?: bigint | undefined;
-  /** For the first answer, in milliseconds. */
+  /** The time limit for the first answer, in milliseconds. */
   readonly answerMs: number;
-  /** For the whole opening, in milliseconds. */
+  /** The time limit for the whole opening, in milliseconds. */
   readonly totalMs: number;
-  /** Undefined where the session is not sealed. */
+  /** Undefined for a session that is not sealed. */
   readonly tls?: Omit<ConnectingTls, "hello"> | undefined;
 }
 
 /**
- * The opening of a session, from its first byte to the greetings of both sides, and the last word that a side says. Its
- * steps are in docs/design/sessions.md.
+ * The opening of a session, from its first byte to the greetings of both sides, and the last frame of a side. Its steps
+ * are in docs/design/sessions.md.
  *
  * A plain session has two greetings: the connector says hello, the acceptor welcomes it or refuses it. A sealed session
- * begins with a TLS handshake. Its hello has only what an answer needs, and the greetings follow under the keys.
+ * begins with a TLS handshake. Its hello has only the fields that an answer needs. The greetings follow under the keys.
  */
 export class Opening implements TlsListener {
   readonly #session: OpeningSession;
   #step: OpeningStep = "new";
   #isConnector = false;
-  /** From the first byte of a sealed session until the peer has shown that it has the keys. */
+  /** Set from the first byte of a sealed session until the peer has shown that it has the keys. */
   #tls: ConnectingHandshake | AcceptingHandshake | undefined;
   #totalMs = 0;
   #untilMs = 0;
   #cancelTimer = () => {};
   #awaitsServices = false;
-  /** How many services this side has told the peer of, and the edition of the health that it has told. */
+  /** The number of services, and the edition of health, that this side last reported to the peer. */
   #told = 0;
   #toldHealth = 0;
   /** The number of the last announcement of this side, and of the peer, since the session opened. */
   #announcements = 0;
   #announced = 0;
-  /** Settles what opens the session: the greeting that is awaited came, or will not. */
+  /** Settles the opening: the awaited greeting has come, or will not come. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
 
   constructor(session: OpeningSession) {
@@ -143,7 +143,7 @@ export class Opening implements TlsListener {
     this.#tls = new AcceptingHandshake(this.#session, this, tls);
   }
 
-  /** Welcomes a peer that has proven who it is. Settles when it has greeted this side in return. */
+  /** Welcomes a peer that has proven its identity. Settles when the peer has greeted this side in return. */
   welcome(): Promise<void> {
     const { peerName } = this.#session;
     const { timeoutMs } = this.#handshakes;
@@ -158,12 +158,12 @@ export class Opening implements TlsListener {
     const session = this.#session;
     this.#awaitAnswer(Math.max(1, this.#untilMs - session.services.realClock.now()), this.#totalMs);
     if (hasTerms) this.#enter("tls");
-    // The acceptor has kept nothing: the hello that it wants makes a session whose messages begin anew.
+    // The acceptor has kept no state: the repeated hello makes a session with new message numbers.
     else session.inbox.restart();
   }
 
   onProven(proof: TlsProof): void {
-    // The connector's last flight is still to come.
+    // The connector's last flight has not come yet.
     if (this.#isConnector) this.#enter("welcome");
     else this.#closeTls();
     this.#session.onProven(proof);
@@ -178,7 +178,7 @@ export class Opening implements TlsListener {
     this.#onOpened = undefined;
   }
 
-  /** The connector's service table is still to come. */
+  /** The connector's service table has not come yet. */
   get awaitsServices(): boolean {
     return this.#awaitsServices;
   }
@@ -189,22 +189,25 @@ export class Opening implements TlsListener {
   }
 
   /**
-   * Whether the acceptor has proven who it is, and has sent nothing sealed yet. What the connector still sends of TLS is
-   * in the clear. So is a refusal of the acceptor, which judges the connector last. Nothing proves that word, but an
-   * attacker who can forge it could as well cut the connection.
+   * Whether the acceptor has proven its identity, and has sent nothing sealed yet. The connector's remaining TLS bytes
+   * are in the clear. So is a refusal by the acceptor, which checks the connector last. That refusal has no proof, but
+   * an attacker who can forge it can also cut the connection.
    */
   get awaitsFirstSealed(): boolean {
     return this.#tls !== undefined && this.#step === "welcome";
   }
 
-  /** The kind of frame by which this side ends the session now; undefined where the peer would take none. */
+  /** The kind of frame with which this side ends the session now. Undefined when the peer would not take one. */
   get lastWord(): number | undefined {
     const step = this.#step;
     if (this.#session.state === "open" || step === "greeting") return frameKind.goodbye;
     return step === "tls" ? frameKind.refuse : undefined;
   }
 
-  /** Says why this side ends the session. `touching`: transfers of this side may still use the peer's memory. */
+  /**
+   * Sends the reason why this side ends the session. `touching`: transfers of this side may still use the peer's
+   * memory.
+   */
   sayLastWord(kind: number, reason: RpcError, touching: boolean): void {
     const session = this.#session;
     session.outbox.dropHeld();
@@ -212,7 +215,7 @@ export class Opening implements TlsListener {
     session.flush();
   }
 
-  /** Says what has changed since the peer was told last: this side serves more, or other services do not serve. */
+  /** Reports changes since the last report to the peer: this side serves more services, or its health has changed. */
   announce(): void {
     const { services } = this.#session.served;
     const { toldHealth } = this.#session.services;
@@ -261,7 +264,7 @@ export class Opening implements TlsListener {
     this.#endAfter(waitMs, () => new ConnectSilence(peerName, shownMs, nonce.value));
   }
 
-  /** Ends the session in silence unless the opening goes on within this time. A connector keeps the process alive. */
+  /** Ends the session silently unless the opening advances within this time. A connector keeps the process alive. */
   #endAfter(waitMs: number, reason: () => RpcError): void {
     const { realClock } = this.#session.services;
     this.#cancelTimer();
@@ -274,7 +277,7 @@ export class Opening implements TlsListener {
     this.#tls = undefined;
   }
 
-  /** Counts that this side refuses the peer, or that a stranger breaks its handshake off. */
+  /** Counts a refusal of the peer by this side, or a handshake that a stranger has broken off. */
   #report(reason: RpcError): void {
     if (this.#step !== "hello" && this.#step !== "tls") return;
     const { peerName: peer, services } = this.#session;
@@ -287,7 +290,7 @@ export class Opening implements TlsListener {
 
   // ---- frames -----------------------------------------------------------------------------------------------------
 
-  /** The peer says why it ends the session. */
+  /** The peer reports why it ends the session. */
   readonly #takeLastWord: FrameHandler = (at, bodyBytes, flags, kind) => {
     const session = this.#session;
     const { port, peerName, bodies } = session;
@@ -295,14 +298,14 @@ export class Opening implements TlsListener {
     if (kind === frameKind.refuse && flags !== 0) return session.fault("a refusal has flags");
     const onBody = (body: Body | undefined): void => {
       const said = bodies.decode(body, undefined, leastDecodedBytes);
-      // A side that says nothing of transfers under way has none: what it was granted can be used again.
+      // A side that does not mention transfers under way has none: memory granted to it can be used again.
       const certain = (said as { t?: unknown } | undefined)?.t === undefined;
       session.end(closedByPeer(peerName, kind, word, said), { quiet: true, certain });
     };
     bodies.take({ at, flags, bodyBytes, stop: neverStop, onBody });
   };
 
-  /** A greeting or a service table. Without its body there is no session, though the peer has done nothing wrong. */
+  /** A greeting or a service table. Without its body the session cannot go on, though the peer has made no fault. */
   readonly #takeGreeting: FrameHandler = (at, bodyBytes, flags, kind) => {
     const session = this.#session;
     const fault = this.#greetingFault(kind, session.port.slabView.getUint32(at + 12, true));
@@ -320,7 +323,7 @@ export class Opening implements TlsListener {
     bodies.take({ at, flags, bodyBytes, pulledHead: sessionPulled, stop: neverStop, onBody });
   };
 
-  /** Bytes of TLS, or a cookie: no value, and never pulled. */
+  /** Bytes of TLS, or a cookie: never encoded as a value, and never pulled. */
   #takeBytes(take: (word: number, body: Uint8Array) => string): FrameHandler {
     return (at, bodyBytes, flags) => {
       const { slab, slabView } = this.#session.port;
@@ -344,7 +347,7 @@ export class Opening implements TlsListener {
     welcome: { [frameKind.welcome]: this.#takeGreeting },
   };
 
-  /** The words by which the peer ends the session. */
+  /** The frames with which the peer ends the session. */
   readonly lastWords: SessionPart["frames"] = { ...this.#handlers.refuse, ...this.#handlers.goodbye };
 
   /** The frames of an open session. */
@@ -370,7 +373,7 @@ export class Opening implements TlsListener {
 
   // ---- greetings --------------------------------------------------------------------------------------------------
 
-  /** Why a welcome or a service table must not come now, or "". `word`: of the frame. */
+  /** The reason why a welcome or a service table must not come now, or "". `word`: of the frame. */
   #greetingFault(kind: number, word: number): string {
     const isOpen = this.#session.state === "open";
     if (kind === frameKind.welcome) return this.#step === "welcome" && !isOpen ? "" : secondWelcome;
@@ -392,7 +395,7 @@ export class Opening implements TlsListener {
 
   #onWelcome(body: unknown): void {
     const session = this.#session;
-    // One that had to be pulled may be overtaken by another.
+    // A pulled welcome may be overtaken by another.
     if (this.#onOpened === undefined) return session.fault(secondWelcome);
     if (!this.#begin(body)) return;
     const { services } = session.served;
@@ -400,11 +403,11 @@ export class Opening implements TlsListener {
     if (session.ciphers !== undefined) this.#sayAtOnce(frameKind.services, this.#greeting(services));
     else session.say(frameKind.services, services);
     this.#holdForGreeting();
-    // Ended if that could not be said; `onEnded` has been called then.
+    // If the greeting could not be sent, the session has ended, and `onEnded` has been called.
     this.#settleOpened();
   }
 
-  /** The peer has greeted this side. False when the session has ended for it. */
+  /** The peer has greeted this side. False when the greeting has ended the session. */
   #begin(body: unknown): boolean {
     const session = this.#session;
     const greeting = parseGreeting(body);
@@ -421,7 +424,7 @@ export class Opening implements TlsListener {
       session.fault("the greeting is of another session than the handshake");
       return false;
     }
-    // A holder of a pre-shared key may be either side: what one side says could be sent back to it.
+    // Both sides may hold the same pre-shared key, so a side's own frames could be sent back to it.
     if (session.identity?.kind === "psk" && greeting.incarnation === session.services.incarnation) {
       session.end(reflected());
       return false;
@@ -436,7 +439,7 @@ export class Opening implements TlsListener {
     const opened = this.#onOpened;
     this.#onOpened = undefined;
     opened?.(undefined);
-    // More may be served since the welcome was made, and the health of a connector was in no greeting.
+    // More services may have been added since the welcome, and a connector's greeting has no health.
     this.announce();
   }
 
@@ -472,13 +475,13 @@ export class Opening implements TlsListener {
     this.#session.flush();
   }
 
-  /** The peer takes nothing before a greeting that it pulls. */
+  /** The peer takes no frames before a greeting that it pulls. */
   #holdForGreeting(): void {
     const { offers, outbox } = this.#session;
     if (offers.has(sessionBody)) outbox.hold();
   }
 
-  /** What this side says of itself. */
+  /** The greeting of this side. */
   #greeting(table: ServiceTable): Greeting {
     const { services, port, index, nonce, ciphers } = this.#session;
     const { limits, incarnation, liveness, security } = services;
@@ -503,7 +506,7 @@ export class Opening implements TlsListener {
 
 const unsealed = "before the session was sealed";
 const secondWelcome = "a second welcome came";
-/** How a session ends whose peer refuses this side, or does not keep to the protocol. */
+/** Error codes of a session whose peer refuses this side, or violates the protocol. */
 const brokenOff: ReadonlySet<RpcError["code"]> = new Set(["unauthenticated", "internal"]);
 const neverStop = () => false;
 const noAddress = new Uint8Array(0);

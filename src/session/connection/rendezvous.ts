@@ -14,15 +14,15 @@ import { TooLongError } from "../../wire/extension.ts";
 import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
 
 /*
- * The rendezvous of bodies that do not fit a message: the sender offers the encoded body in registered memory of its own, the frame carries only where
- * it lies, and the receiver pulls it by RMA. Users never see it.
+ * The rendezvous of bodies that do not fit a message. The sender offers the encoded body in registered memory of its
+ * own. The frame carries only the location, and the receiver pulls the body by RMA. Users never see it.
  *
- * Each body is registered by itself and for its exact length, so the key a peer is handed opens that body and nothing used before it.
+ * Each body has a registration of its exact length. So its key opens that body alone, and no older memory.
  */
 
 /**
- * Lets the peer behind `address` pull `bytes`, or their ciphertext in the same place. The grant ends when the peer says so.
- * Where the bytes lie in body memory, it is given back then.
+ * Lets the peer behind `address` pull `bytes`, or their ciphertext in the same place. The grant ends at the peer's
+ * notice. Body memory is then given back.
  */
 export function offerBody(
   port: Port,
@@ -51,23 +51,23 @@ export function offerBody(
   };
 }
 
-/** Status of a sealed body that is not what its sender has sealed. No provider has negative numbers. */
+/** The status of a sealed body that differs from what its sender sealed. No provider has negative numbers. */
 export const forgedBody = -2;
 
 /** A pulled body, or libfabric's error number; 0 for a pull that `stop` ended. */
 export type Pulled = { readonly body: Buffer } | { readonly status: number };
 
-/** What a pull asks and tells on its way. */
+/** The events of a pull. */
 export interface PullWatch {
-  /** Whether nobody wants the body any more. */
+  /** Whether the body is no longer wanted. */
   stop(): boolean;
-  /** More of it has come. */
+  /** More of the body has come. */
   onMoved(bytes: number): void;
-  /** This side holds no memory for it any more, but what was handed on. */
+  /** This side no longer holds memory for the pull, except memory that it has handed on. */
   onReleased(): void;
 }
 
-/** Pulls a body into memory of its own, which the decoded value may keep views of. */
+/** Pulls a body into its own memory. The decoded value may keep views of that memory. */
 export async function pullBody(
   port: Port,
   address: number,
@@ -103,10 +103,10 @@ export async function pullBody(
   });
 }
 
-/** Memory to pull into. A caller that gets none holds none. */
+/** Allocates memory to pull into. After an error no memory is held. */
 function memoryFor(port: Port, bytes: number, onReleased: () => void): [ArrayBuffer, RegisteredMemory] {
   try {
-    // Not filled with zeros: nobody sees it before all of it has come.
+    // Not filled with zeros: only a complete body is read.
     const { buffer } = Buffer.allocUnsafeSlow(bytes);
     return [buffer, port.register(buffer, 0, bytes, access.local)];
   } catch (error) {
@@ -116,8 +116,8 @@ function memoryFor(port: Port, bytes: number, onReleased: () => void): [ArrayBuf
 }
 
 /**
- * Whose body is kept: the session's own, a request's, or the answer in a slot. A number, because every call asks
- * whether one of its own is.
+ * The owner of a kept body: the session, a request, or the answer in a slot. A number, because every call checks
+ * whether one of its own bodies is kept.
  */
 export const sessionBody = -1;
 export const requestBody = (callId: number): number => 2 * callId;
@@ -125,7 +125,7 @@ export const answerBody = (callId: number): number => 2 * (callId & slotMask) + 
 /** The slot of a call id, as `SlotTable` makes it. */
 const slotMask = (1 << 20) - 1;
 
-/** The items of one direction of a stream: those that its caller sends, or its callee. */
+/** The items of one direction of a stream: from the caller, or from the callee. */
 export const inputItems = (callId: number): number => 2 * callId;
 export const outputItems = (callId: number): number => 2 * callId + 1;
 
@@ -136,36 +136,37 @@ interface OfferedItem {
   readonly onPulled: () => void;
 }
 
-/** What offers need of their engine. */
+/** The engine's services for offers. */
 interface OfferServices {
   readonly counters: Counters;
   readonly limits: { readonly maxOfferBytes: number; readonly maxBodyStallMs: number };
 }
 
-/** A body that is kept. */
+/** A kept body. */
 interface Offer extends Grant {
   readonly underWay: BodyUnderWay;
 }
 
 /**
- * Bodies that one session offers, kept until the peer says that it has pulled them. Rare and large, so a Map will do.
+ * Bodies that one session offers. They are kept until the peer reports that it has pulled them. They are few and large,
+ * so a Map suffices.
  */
 export class RendezvousOffers {
   readonly #port: Port;
   readonly #address: number;
   readonly #services: OfferServices;
-  /** What the peer makes this side keep. */
+  /** The memory that the peer makes this side keep. */
   readonly #share: ByteShare;
   readonly #sealing: Pick<BulkSealing, "bodies"> | undefined;
-  /** Those that wait to be pulled, by key. */
+  /** Bodies that wait to be pulled, by key. */
   readonly kept = new Map<number, Offer>();
   readonly #underWay = new BodiesUnderWay();
-  /** Bytes of all bodies that were ever kept, and how many of them the peer says to have read. */
+  /** Bytes of all bodies ever kept, and bytes that the peer reports as read. */
   #offeredBytes = 0;
   #readBytes = 0;
-  /** By direction of a stream: oldest first. */
+  /** By direction of a stream, oldest first. */
   readonly #items = new Map<number, OfferedItem[]>();
-  /** The last key of an item. Negative ones are no other bodies'. */
+  /** The last key of an item. Only items have negative keys. */
   #itemKey = sessionBody;
 
   constructor(
@@ -183,8 +184,8 @@ export class RendezvousOffers {
   }
 
   /**
-   * Keeps `body` under `key`, and has its memory from then on. Throws TooLongError when the peer would not take it,
-   * RpcError `resource_exhausted` when too much is kept already.
+   * Keeps `body` under `key`, and owns its memory from then on. Throws TooLongError for a body that the peer would not
+   * take, RpcError `resource_exhausted` when too much is kept already.
    */
   offer(key: number, body: Uint8Array, limit: number): RendezvousBody {
     if (body.byteLength > limit) {
@@ -219,7 +220,9 @@ export class RendezvousOffers {
     }
   }
 
-  /** Keeps an item of a stream, as `offer` does. `onPulled` is called when the peer has it or does not want it. */
+  /**
+   * Keeps an item of a stream, as `offer` does. `onPulled` is called when the peer has the item or does not want it.
+   */
   offerItem(items: number, body: Uint8Array, limit: number, onPulled: () => void): RendezvousBody {
     const key = this.#itemKey - 1;
     const rendezvous = this.offer(key, body, limit);
@@ -230,14 +233,14 @@ export class RendezvousOffers {
     return rendezvous;
   }
 
-  /** Nobody pulls what is left of these items. */
+  /** The rest of these items will not be pulled. */
   releaseItems(items: number): void {
     const offered = this.#items.get(items) ?? [];
     this.#items.delete(items);
     for (const { key } of offered) this.release(key);
   }
 
-  /** The peer's consumer is slow, and the peer has spoken of the stream: what it has not pulled is kept on. */
+  /** The peer's consumer is slow, and the peer has sent a frame for the stream: its unpulled items are kept longer. */
   renewItems(items: number): void {
     if (this.#items.size === 0) return;
     for (const { key } of this.#items.get(items) ?? []) {
@@ -259,7 +262,7 @@ export class RendezvousOffers {
     return this.kept.size > 0 && this.kept.has(key);
   }
 
-  /** A peer says that it has pulled a body, or does not want it. Returns what is wrong with what it says, or "". */
+  /** A peer reports that it has pulled a body, or does not want it. Returns the fault of this report, or "". */
   onPulled(callId: number, owner: number): string {
     if (owner === rendezvousOwner.response) this.release(callId === 0 ? sessionBody : answerBody(callId));
     else if (owner === rendezvousOwner.request) this.release(requestBody(callId));
@@ -280,7 +283,7 @@ export class RendezvousOffers {
     offer.release();
   }
 
-  /** The peer says that it has read `bytes` more bytes. Returns the fault of this claim, or "". */
+  /** The peer reports that it has read `bytes` more bytes. Returns the fault of this report, or "". */
   onPulling(bytes: number): string {
     this.#readBytes += bytes;
     if (bytes === 0) return "pulling counts no bytes";
@@ -290,12 +293,14 @@ export class RendezvousOffers {
     return "";
   }
 
-  /** How long the oldest of them is kept at `nowMs`, in milliseconds, if the peer moves too little; else 0. */
+  /**
+   * The time for which the oldest body is kept at `nowMs`, in milliseconds, if the peer moves too little. Otherwise 0.
+   */
   overdueMs(nowMs: number): number {
     return this.#underWay.overdueMs(nowMs, this.#services.limits.maxBodyStallMs);
   }
 
-  /** The session has ended: what is still kept. */
+  /** The session has ended: returns the grants of the kept bodies. */
   end(): Grant[] {
     const grants = [...this.kept.values()];
     this.kept.clear();

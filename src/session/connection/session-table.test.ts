@@ -46,7 +46,7 @@ function open(address: number): Session {
   return session;
 }
 
-/** Somebody at an endpoint of its own says hello; the session that it gets. */
+/** A peer with its own endpoint says hello. Returns the session that it gets. */
 function hello(change: Partial<Greeting>): Session | undefined {
   const before = new Set(table);
   const address = Buffer.from(`at.${change.incarnation ?? 0}`);
@@ -75,7 +75,7 @@ describe("the sessions of an engine", () => {
     const first = open(1);
     expect(host.probed).toEqual([]);
     open(2);
-    // Otherwise nobody would notice that it had died before: its credits would wait in a send slot for ever.
+    // Otherwise the earlier death of the peer would not be noticed: its credits would wait in a send slot forever.
     expect(host.probed).toEqual([first]);
   });
 
@@ -84,7 +84,7 @@ describe("the sessions of an engine", () => {
     table.stopAccepting();
     hello({ incarnation: 1n });
     expect([kinds(), host.counters.sessionsRefused]).toEqual([[frameKind.refuse], 1]);
-    // Each refusal connects to wherever the hello says.
+    // Each refusal connects to the address in the hello.
     const gauges = port.gauges();
     port.gauges = () => ({ ...gauges, addresses: 64 });
     hello({ incarnation: 2n });
@@ -98,9 +98,9 @@ describe("the sessions of an engine", () => {
     expect([first?.state, other?.state]).toEqual(["open", "open"]);
     const second = hello({ nonce: 8n, repeats: 7n });
     expect([first?.state, second?.state, other?.state, table.size]).toEqual(["ended", "open", "open", 2]);
-    // It has never known of the first: nobody is told.
+    // The connector never knew the first session, so no goodbye is sent.
     expect(kinds()).not.toContain(frameKind.goodbye);
-    // One that is not known any more.
+    // A hello for a session that is gone.
     hello({ nonce: 9n, repeats: 7n });
     expect([second?.state, table.size]).toEqual(["open", 3]);
   });
@@ -134,7 +134,7 @@ describe("the sessions of an engine", () => {
     expect([opened.state, kinds()]).toEqual(["ended", []]);
     table.onDisconnected(port, accepted.address);
     expect([accepted.state, kinds()]).toEqual(["ended", [frameKind.goodbye]]);
-    // It is told once more, for nobody.
+    // Disconnected again: no session is left to notify.
     table.onDisconnected(port, accepted.address);
     table.onDisconnected(port, 77);
   });
@@ -143,7 +143,7 @@ describe("the sessions of an engine", () => {
     const session = hello({ nonce: 7n }) as Session;
     session.transferRefused = true;
     table.onDisconnected(port, session.address);
-    // The peer may be asking something itself, and two connections at once would lose what one of them carries.
+    // The peer may have a question itself, and two connections at once would lose a message of one of them.
     host.clock.advance(20);
     expect([session.state, host.probed]).toEqual(["open", []]);
     host.clock.advance(10);
@@ -179,14 +179,14 @@ describe("the sessions of an engine", () => {
     table = new SessionTable(host.terms());
     port.scheme = "tcp";
     const session = hello({ nonce: 7n }) as Session;
-    // Over this port all are at one address.
+    // Over this port all peers have one address.
     const secure = { ...packedGreeting({ nonce: 8n }), aut: { s: [1], t: Uint8Array.of(1) } };
     const bytes = messageOf(0, 0n, [{ kind: frameKind.hello, body: secure }]);
     table.onMessage(port, port.receive(bytes), bytes.byteLength);
     expect([host.securityMeter.openHandshakes, table.size, [...table]]).toEqual([1, 1, [session]]);
     table.onDisconnected(port, session.address);
     expect([session.state, host.securityMeter.openHandshakes, table.size]).toEqual(["ended", 0, 0]);
-    // The engine has not heard of the stranger.
+    // The engine has received no event of the stranger.
     expect(host.ended.map((one) => one.session)).toEqual([session]);
     table.close(new RpcError({ code: "unavailable", message: "closed" }));
   });
@@ -275,7 +275,7 @@ describe("the sessions of an engine", () => {
     // A goodbye would give the peer its memory back.
     ping();
     expect(goodbyes()).toEqual([]);
-    // The goodbye does not wait for ever: it says that a transfer may still touch the memory, and so does each later
+    // The goodbye does not wait forever: it reports that a transfer may still touch the memory, and so does each later
     // one.
     host.clock.advance(250);
     ping();

@@ -20,13 +20,13 @@ import type { Session, SessionTerms } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 
 /**
- * After so long a peer whose connection has ended is asked for a sign of life. Both sides hear of the end at the same
- * time. If both sent at once, two connections would be made, one of them would be closed, and libfabric would lose what
- * was sent on it without a word.
+ * After this time a peer with an ended connection is asked for a sign of life. Both sides see the end at the same time.
+ * If both sent at once, two connections would be made. One of them would be closed, and libfabric would lose its
+ * messages silently.
  */
 const askAfterMs = 25;
 
-/** To whom a session is opened, and on which terms. */
+/** The peer and the terms of a new session. */
 export interface ConnectRequest {
   readonly port: Port;
   readonly address: number;
@@ -34,24 +34,24 @@ export interface ConnectRequest {
   readonly replyTo: Uint8Array;
   /** The peer's URL. */
   readonly peerName: string;
-  /** For the answer to the hello. */
+  /** The time limit for the answer to the hello. */
   readonly timeoutMs: number;
-  /** For the whole opening, once an answer has come that does not end it. Default: `timeoutMs`. */
+  /** The time limit for the whole opening, after an answer that does not end it. Default: `timeoutMs`. */
   readonly totalMs?: number;
   readonly window?: WindowLimits;
-  /** What this side serves to the peer. */
+  /** The services of this side for the peer. */
   readonly served: Served;
   /** The nonce of a former hello that was not answered in time. */
   readonly repeats?: Greeting["nonce"] | undefined;
-  /** The name that the peer must prove where the session is sealed. Undefined: the host of its URL. */
+  /** The name that the peer of a sealed session must prove. Undefined: the host of its URL. */
   readonly provenName?: string | undefined;
 }
 
 /**
- * What arrives at the ports of an engine, and the sessions that it is for: each message goes to the session it names, a
- * hello makes a new one.
+ * The sessions of an engine, and the messages at its ports. Each message goes to the session that it names. A hello
+ * makes a new session.
  *
- * A message's index and nonce prove that it is meant for this session and no other before it; anything else is a stray,
+ * A message's index and nonce prove that it is meant for this session and no earlier one. Any other message is a stray,
  * counted and dropped.
  */
 export class SessionTable implements PortSink, Iterable<Session> {
@@ -96,12 +96,12 @@ export class SessionTable implements PortSink, Iterable<Session> {
     return this.#sessions[Symbol.iterator]();
   }
 
-  /** No hello is answered from now on: the engine drains. */
+  /** Stops answering hellos: the engine drains. */
   stopAccepting(): void {
     this.#sessions.accepting = false;
   }
 
-  /** Opens a session towards an address, and settles when it is open. The address is let go when it ends. */
+  /** Opens a session towards an address, and settles when it is open. The address is released when the session ends. */
   async connect(request: ConnectRequest): Promise<Session> {
     const { port, address, peerName, replyTo, repeats, timeoutMs, totalMs, window, served, provenName } =
       request;
@@ -129,7 +129,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     return session;
   }
 
-  /** The engine serves more than before, or its health has changed: all peers are told. */
+  /** The engine serves more services, or its health has changed: all peers are notified. */
   announce(): void {
     for (const session of this) {
       session.announce();
@@ -137,12 +137,12 @@ export class SessionTable implements PortSink, Iterable<Session> {
     }
   }
 
-  /** The certificates were read again: sessions end whose peers are not trusted any more. */
+  /** The certificates were read again: sessions with untrusted peers end. */
   judgePeers(tls: TlsEndpoint): void {
     this.#proofs.judge((proof) => tls.faultOf(proof));
   }
 
-  /** Ends all sessions, those that open too. */
+  /** Ends all sessions, opening ones included. */
   close(reason: RpcError): void {
     this.#sessions.accepting = false;
     this.#hellos.close();
@@ -188,18 +188,18 @@ export class SessionTable implements PortSink, Iterable<Session> {
     for (const stranger of this.#sessions.strangersAt(port, address)) stranger.onPeerGone();
     const session = this.#sessions.at(port, address);
     if (session === undefined) return;
-    // What it has said before counts.
+    // The peer's earlier messages still count.
     this.#turns.finish(session.inbox);
     session.onPeerGone();
   }
 
   /**
-   * A session with nothing open ends: the next call opens another one at once, and does not have to find out whether
-   * the peer has died. Where something is open the peer is asked for a sign of life, a little later: it may have a
-   * question of its own, as why a transfer was refused.
+   * A session with nothing open ends: the next call opens a new one at once, and need not find out whether the peer has
+   * died. If something is open, the peer is asked for a sign of life a little later. Until then the peer may ask a
+   * question of its own, for instance why a transfer was refused.
    */
   onDisconnected(port: Port, address: number): void {
-    // As when the provider tells of a message that it has lost.
+    // The same as a provider's report of a lost message.
     for (const stranger of this.#sessions.strangersAt(port, address)) stranger.onSendFailed(cancelled);
     const session = this.#sessions.at(port, address);
     if (session === undefined) return;
@@ -207,7 +207,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     if (session.state === "ended") return;
     if (session.remote === undefined) return session.onSendFailed(cancelled);
     if (session.hasOpenWork || session.transferRefused) return this.#askLater(session);
-    // The connector may have called meanwhile. Where it is gone, the goodbye is refused at once.
+    // The connector may have called meanwhile. If it is gone, the goodbye is refused at once.
     session.end(disconnected(session.peerName), { quiet: !this.#hellos.isAccepted(session) });
   }
 

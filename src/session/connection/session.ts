@@ -28,29 +28,28 @@ import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
 
-/** What a session is made with, which all sessions of an engine share. */
+/** The terms of a session. All sessions of an engine share them. */
 export interface SessionTerms {
   readonly services: EngineServices;
   readonly watch: SessionWatch;
-  /** The kinds of traffic, in the order in which they hear of what happens. */
+  /** The kinds of traffic, in the order in which they receive events. */
   readonly parts: readonly SessionPartFactory[];
-  /** The peer has proven who it is by a TLS handshake. */
+  /** The peer has proven its identity by a TLS handshake. */
   onPeerProven?(session: Session, proof: TlsProof): void;
-  /** Both sides have greeted each other, and the peer has said what it serves. */
+  /** Both sides have greeted each other, and the peer has sent its service table. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
   /** The goodbye was sent. `touching`: transfers of this side may still touch the peer's memory. */
   onGoodbyeSent?(session: Session, touching: boolean): void;
 }
 
-/** One gap counts for at most this many lost messages: its size is what the peer claims. */
+/** One gap counts for at most so many lost messages: the peer chooses its size. */
 const mostLostCounted = 1024;
 
 /**
- * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part that
- * takes frames of its kind; the frames about the conversation itself it takes itself: opening, liveness, rendezvous
- * bodies, the end. Symmetric: either side may call. A peer that restarts, or comes back after silence, is a new
- * session.
+ * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part for its
+ * kind. Frames about the session itself stay here: opening, liveness, rendezvous bodies, the end. Symmetric: either
+ * side may call. A peer that restarts, or comes back after silence, has a new session.
  */
 export class Session implements OpeningSession, OutboxListener {
   readonly services: EngineServices;
@@ -76,7 +75,7 @@ export class Session implements OpeningSession, OutboxListener {
   path: ReturnPath | undefined;
   remote: Greeting | undefined;
   isStranger: boolean;
-  /** The session is open, and the peer has said what it serves. */
+  /** The session is open, and the peer has sent its service table. */
   isIntroduced = false;
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
@@ -92,7 +91,7 @@ export class Session implements OpeningSession, OutboxListener {
   readonly #opening = new Opening(this);
   readonly #teardown: Teardown;
   readonly #parts: readonly SessionPart[];
-  /** Who takes the frames of each kind. While the session opens, only what its step takes. */
+  /** The handlers of frames, by kind. While the session opens, only the frames of the present step have one. */
   #handlers: readonly FrameHandler[] = [];
 
   constructor(
@@ -133,7 +132,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.#parts = parts.map((part) => part(this));
   }
 
-  /** Its part of this class. Throws when it has none: the engine's list of parts says which it has. */
+  /** The session's part of this class. Throws when the engine's list of parts has no such part. */
   part<P extends object>(type: abstract new (...args: never[]) => P): P {
     for (const part of this.#parts) if (part instanceof type) return part;
     throw new Error(`sessions have no ${type.name}`);
@@ -157,7 +156,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.#opening.secure(tls);
   }
 
-  /** Welcomes a peer that has proven who it is. Settles when it has greeted this side in return. */
+  /** Welcomes a peer that has proven its identity. Settles when the peer has greeted this side in return. */
   welcome(): Promise<void> {
     return this.#opening.welcome();
   }
@@ -173,7 +172,7 @@ export class Session implements OpeningSession, OutboxListener {
     });
   }
 
-  /** What arrives from now on is sealed. */
+  /** Messages that arrive from now on are sealed. */
   onProven(proof: TlsProof): void {
     const { identity, ciphers } = proof;
     this.identity = identity;
@@ -230,7 +229,7 @@ export class Session implements OpeningSession, OutboxListener {
     if (!this.#opening.awaitsServices) this.onServicesKnown();
   }
 
-  /** The peer has said what it serves. */
+  /** The peer has sent its service table. */
   onServicesKnown(): void {
     if (this.isIntroduced) return;
     this.isIntroduced = true;
@@ -269,12 +268,12 @@ export class Session implements OpeningSession, OutboxListener {
     return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
   }
 
-  /** Lets the peer know of services that are served since the session opened, and of those that do not serve. */
+  /** Notifies the peer of services that were added since the session opened, and of services that do not serve. */
   announce(): void {
     this.#opening.announce();
   }
 
-  /** Lets the peer know how many requests it may have in flight from now on. */
+  /** Notifies the peer of the number of requests that it may have in flight. */
   grantCredits(credits: number): void {
     if (this.state === "open") for (const part of this.#parts) part.grantCredits?.(credits);
   }
@@ -301,7 +300,7 @@ export class Session implements OpeningSession, OutboxListener {
       const handle = this.#handlers[kind] as FrameHandler;
       handle(at, view.getUint32(at + 8, true), view.getUint8(at + 1), kind);
       this.counters.framesReceived++;
-      // A frame may end the session; what follows it then belongs to nobody.
+      // A frame may end the session. The rest of the message is then dropped.
       if (this.state === "ended") break;
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
@@ -310,7 +309,7 @@ export class Session implements OpeningSession, OutboxListener {
     if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
   }
 
-  /** Takes no more of the message than that the peer has ended the session too. */
+  /** Takes only one fact from the message: the peer has ended the session too. */
   receiveOutOfOrder(offset: number, bytes: number, lost: number): void {
     if (this.state === "ended") return;
     if (lost === 0) return this.fault("message has a number that was used before");
@@ -326,7 +325,7 @@ export class Session implements OpeningSession, OutboxListener {
   }
 
   onDraining(): void {
-    // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
+    // No call of this side will show whether the peer is still there. Waiters for its end must be notified.
     this.watch();
     this.observer?.onDraining();
     for (const part of this.#parts) part.onDraining?.();
@@ -334,15 +333,15 @@ export class Session implements OpeningSession, OutboxListener {
 
   onHealth(health: ToldHealth): void {
     if (this.observer !== undefined) this.observer.onHealth(health);
-    // The welcome came just before: the connector reads the greeting. A side that accepted sends no calls, and keeps
-    // nothing.
+    // The welcome came just before: the connector reads the greeting. An accepting side sends no calls, and keeps no
+    // greeting.
     else if (this.#opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
       this.remote = { ...this.remote, health };
   }
 
-  // ---- what it says -----------------------------------------------------------------------------------------------
+  // ---- what leaves ------------------------------------------------------------------------------------------------
 
-  /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
+  /** Asks whether the peer is there. Like every pong, a ping reports whether this side takes calls. */
   ping(word = 0): void {
     if (this.state === "open") this.remoteState.ask(word);
   }
@@ -352,7 +351,7 @@ export class Session implements OpeningSession, OutboxListener {
     const head: FrameHead = { kind, method: 0, callId: 0, word };
     try {
       this.outbox.value(head, value, (body) => {
-        // A call's offers are watched since its request.
+        // The offers of a call are watched since its request.
         if (!this.hasOpenWork) this.watch();
         return this.offers.offer(sessionBody, body, this.bodyLimit);
       });
@@ -361,7 +360,7 @@ export class Session implements OpeningSession, OutboxListener {
     }
   }
 
-  /** What has been said leaves now. */
+  /** Sends the queued frames now. */
   flush(): void {
     this.outbox.flush();
     this.services.progress.wake();
@@ -376,14 +375,14 @@ export class Session implements OpeningSession, OutboxListener {
     this.end(endReason.brokenProtocol(this.peerName, text));
   }
 
-  /** The provider says that the peer is gone, or its only connection: nothing of it can touch our memory. */
+  /** The provider reports that the peer is gone, or its only connection: it can no longer touch memory of this side. */
   onPeerGone(): void {
     if (this.state === "ended") return this.#teardown.onPeerGone();
     const reason = isSocketScheme(this.port.scheme) ? endReason.disconnected : endReason.processGone;
     this.end(reason(this.peerName), { quiet: true, certain: true });
   }
 
-  /** Ends the session; whatever is open settles, in both directions. */
+  /** Ends the session: everything open settles, in both directions. */
   end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
     if (this.state === "ended") return;
     const { lastWord } = this.#opening;
@@ -412,7 +411,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.#terms.onSessionEnded(this, reason);
   }
 
-  // ---- what the outbox tells --------------------------------------------------------------------------------------
+  // ---- events of the outbox ---------------------------------------------------------------------------------------
 
   onRoom(): void {
     for (const part of this.#parts) part.onRoom?.();

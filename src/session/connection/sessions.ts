@@ -8,30 +8,30 @@ import { Nonce } from "../../wire/message.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
-/** From this share of `maxSessions` on, peers with nothing open are asked, so often in bounds of the heartbeat. */
+/** Above this share of `maxSessions`, peers with nothing open are asked once in so many bounds of the heartbeat. */
 const crowded = 0.75;
 const probeBounds = 10;
 
 /**
- * The sessions of one engine, by what messages and events name them, and the room for more. Strangers have an index and
- * an address as the others, and count as no session until they have proven who they are.
+ * The sessions of one engine, by the names in messages and events, and the room for more. Strangers have an index and
+ * an address like other sessions. They count as sessions only after they have proven their identity.
  */
 export class Sessions implements Iterable<Session> {
   readonly services: EngineServices;
   readonly accounts: PeerAccounts;
   readonly #terms: SessionTerms;
-  /** By index; 0 stays free, it stands for "no session yet". */
+  /** Sessions by index. Index 0 stays free: it means "no session yet". */
   readonly byIndex: (Session | undefined)[] = [undefined];
   readonly #free: number[] = [];
   /**
-   * By port and address, kept beyond a session's end: its peer's death may still be told. A new session at the address
-   * takes the place. A stranger does not, as it may name the address of another peer.
+   * Sessions by port and address, kept after their end, because their peer's death may still be reported. A new session
+   * at the address replaces the old one. A stranger does not, because it may name the address of another peer.
    */
   readonly #byAddress = new Map<Port, Map<number, Session>>();
   readonly #strangers = new Set<Session>();
-  /** How many there are, strangers aside. */
+  /** The number of sessions, without strangers. */
   size = 0;
-  /** When idle peers were last asked whether they live. */
+  /** The last time when idle peers were asked for a sign of life. */
   #probedMs = Number.NEGATIVE_INFINITY;
   /** False from the moment the engine drains. */
   accepting = true;
@@ -42,7 +42,7 @@ export class Sessions implements Iterable<Session> {
     this.accounts = new PeerAccounts(terms.services);
   }
 
-  /** How many addresses of ports the sessions have, those of strangers included. */
+  /** The number of port addresses of the sessions, strangers included. */
   get addresses(): number {
     return this.size + this.#strangers.size;
   }
@@ -51,7 +51,7 @@ export class Sessions implements Iterable<Session> {
     for (const session of this.byIndex) if (session?.isStranger === false) yield session;
   }
 
-  /** Makes a session, at an address that the port has been given for it. */
+  /** Makes a session, at an address that the port has assigned. */
   add(
     port: Port,
     address: number,
@@ -70,7 +70,7 @@ export class Sessions implements Iterable<Session> {
     const index = this.#free.pop() ?? this.byIndex.push(undefined) - 1;
     const names = { address, index, nonce: Nonce.draw(), peerName, account, served, isStranger };
     const session = new Session(this.#terms, port, names, window);
-    // What is sealed is proven by a handshake, and by nothing else.
+    // Only a handshake proves the peer of a sealed session.
     if (!isSealed(this.services.security, port.scheme)) session.identity = identityByFabric(port, address);
     this.byIndex[index] = session;
     if (!isStranger) this.#count(session);
@@ -81,7 +81,7 @@ export class Sessions implements Iterable<Session> {
     return session;
   }
 
-  /** A stranger has proven who it is: it counts as a session. */
+  /** A stranger has proven its identity: it counts as a session. */
   admit(session: Session, peerName: string): void {
     this.#strangers.delete(session);
     session.account.strangers--;
@@ -113,7 +113,7 @@ export class Sessions implements Iterable<Session> {
     }
   }
 
-  /** Ends all, strangers too. */
+  /** Ends all sessions, strangers included. */
   end(reason: Parameters<Session["end"]>[0]): void {
     for (const session of this.byIndex) session?.end(reason);
   }
@@ -128,7 +128,7 @@ export class Sessions implements Iterable<Session> {
     return [...this.#strangers].filter((stranger) => stranger.port === port && stranger.address === address);
   }
 
-  /** Counts a message that no session can be blamed for. */
+  /** Counts a malformed message that belongs to no session. */
   malformed(port: Port, fault: string): void {
     this.services.counters.malformed++;
     if (channels.malformed.hasSubscribers)
@@ -138,7 +138,8 @@ export class Sessions implements Iterable<Session> {
   // ---- room -------------------------------------------------------------------------------------------------------
 
   /**
-   * Why there is no room for another session that takes `addresses` more addresses of the port; undefined if there is.
+   * The reason why there is no room for another session with `addresses` more addresses of the port. Undefined with
+   * room.
    */
   fullWith(port: Port, addresses: number): string | undefined {
     const { maxSessions } = this.services.limits;
@@ -148,14 +149,14 @@ export class Sessions implements Iterable<Session> {
     return `${port.provider} has room for ${port.maxPeers} peers; a higher FI_UNIVERSE_SIZE in the environment allows more, if the device's completion queues are long enough`;
   }
 
-  /** Before there is no room, and seldom: hundreds may be asked. */
+  /** Asks idle peers before the room is used up, and seldom: there may be hundreds. */
   probeWhenCrowded(): void {
     const { realClock, liveness, limits } = this.services;
     if (this.size < crowded * limits.maxSessions) return;
     if (realClock.now() >= this.#probedMs + probeBounds * liveness.heartbeatMs) this.probeIdle();
   }
 
-  /** Asks each peer with nothing open whether it lives. A peer that died meanwhile is noticed by that alone. */
+  /** Asks each peer with nothing open for a sign of life. Only that reveals a peer that died meanwhile. */
   probeIdle(): void {
     this.#probedMs = this.services.realClock.now();
     for (const session of this) {
@@ -164,8 +165,8 @@ export class Sessions implements Iterable<Session> {
   }
 
   /**
-   * The same for all sessions of a peer that connects once more. It may not know of them: this side was stopped, and
-   * the peer has given them up. At most once in a bound of the heartbeat, as anybody may name the peer's address.
+   * Asks the same in all sessions of a peer that connects once more. The peer may have given them up while this side
+   * was stopped. At most once in a bound of the heartbeat, because any peer may name this address.
    */
   probeAllOf(account: PeerAccount): void {
     const { realClock, liveness } = this.services;
@@ -176,7 +177,7 @@ export class Sessions implements Iterable<Session> {
     }
   }
 
-  /** Whether a peer was asked by one of its sessions, and has not answered. */
+  /** Whether a peer was asked in one of its sessions, and has not answered. */
   isAsked(account: PeerAccount): boolean {
     for (const session of this)
       if (session.account === account && this.#terms.watch.isAsked(session)) return true;
@@ -191,7 +192,7 @@ export class Sessions implements Iterable<Session> {
   #shareCredits(): void {
     if (!this.services.credits.shareAmong(this.size)) return;
     for (const session of this) this.tellCredits(session);
-    // Credits that are told to a peer that died while nothing was open would hold send slots for ever.
+    // Credits for a peer that died while nothing was open would hold send slots forever.
     this.probeIdle();
   }
 }

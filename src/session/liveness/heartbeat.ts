@@ -5,13 +5,14 @@ import { FailureDetector } from "./failure-detector.ts";
 import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 
 /**
- * How many bounds a peer has that was welcomed and has not said a word: it may be starting, with its thread blocked.
+ * The bound of a welcomed peer that has sent no message yet, as a multiple of the usual bound. The peer may be
+ * starting, with its thread blocked.
  */
 const newcomerBounds = 5;
 
-/** A peer that must say a word, though nothing is open with it. */
+/** A peer that must send a message, though nothing is open with it. */
 interface Awaited {
-  /** When it counts as heard last. Only a message after that is a sign of life. */
+  /** The assumed time of the last message. Only a later message is a sign of life. */
   readonly heardMs: number;
   readonly isNewcomer: boolean;
 }
@@ -20,48 +21,48 @@ interface Awaited {
 interface Asked {
   /** When it left. */
   readonly atMs: number;
-  /** When its answer is so late that the peer is suspected. */
+  /** The time when the answer is so late that the peer is suspected. */
   readonly lateMs: number;
 }
 
 /**
- * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was
- * killed never completes, on any provider. Any message counts as a sign of life, and bytes of transfers that come; after a quarter of the bound without
- * one the peer is asked, after the whole bound it is lost.
+ * Notices dead peers while something is open, because libfabric does not. A pending receive from a killed process never
+ * completes, on any provider. Any message counts as a sign of life, and so do incoming bytes of transfers. After a
+ * quarter of the bound without one the peer is asked, and after the whole bound it is lost.
  *
- * A peer that talks may still have missed what it was sent last. It is asked behind that, once: the number of the ping
- * shows it the loss (`PeerState`).
+ * A peer that sends messages may still have missed the last message of this side. It is asked once behind that message:
+ * the number of the ping shows it the loss (`PeerState`).
  *
- * A peer that drains is watched too: nothing new is sent to it, and what waits for its end would wait for ever.
+ * A draining peer is watched too: it receives no new requests, so calls that wait for its end would wait forever.
  *
- * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`FailureDetector`); that is
- * told and has no other consequence here. One that computes, for whom its port answers, lives and is not lost, but has
- * not answered: it too is suspected.
+ * A peer is suspected when its answer takes longer than usual (`FailureDetector`). Suspicion is reported and has no
+ * other consequence here. A peer whose port answers for its busy thread is alive and not lost. But its thread has not
+ * answered, so it too is suspected.
  *
- * Its clock stands still while this process does: a tick counts for one interval, however late it comes because the
- * loop was blocked or the process stopped. So our own pause is not taken for the peer's death, even when the peer stood
- * still as long (a machine that slept): who has been asked and has not answered yet is asked once more.
+ * The clock stands still while this process does: a tick counts for one interval, however late it comes because the
+ * loop was blocked or the process stopped. So a pause of this process does not count as the death of a peer. That holds
+ * even when the peer stood still as long (a machine that slept): a peer without an answer is asked once more.
  */
 export class Heartbeat implements SessionWatch {
   readonly #clock: Clock;
   readonly #boundMs: number;
   readonly #intervalMs: number;
-  /** Looks for messages that have arrived while we could not look. */
+  /** Polls for messages that have arrived while this thread was blocked. */
   readonly #poll: () => void;
   readonly #sessions = new Set<WatchedSession>();
-  /** Asked or welcomed, and not heard since. */
+  /** Sessions that were asked or welcomed, and have received no message since. */
   readonly #awaited = new Map<WatchedSession, Awaited>();
-  /** How each session's peer answers. */
+  /** The failure detector of each session's peer. */
   readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
-  /** Who has not answered, and who has not done so for so long that it is suspected. */
+  /** Sessions with an open ping, and sessions whose peer is suspected. */
   readonly #asked = new Map<WatchedSession, Asked>();
   readonly #suspected = new Set<WatchedSession>();
-  /** One timer for all that have been asked, not later than the first of them will be late. */
+  /** One timer for all open pings. It fires no later than the first late answer. */
   #cancelDoubt: (() => void) | undefined;
   #doubtMs = Number.POSITIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #lastTickMs = 0;
-  /** The heartbeat's time: it advances from tick to tick only. */
+  /** The heartbeat's time: it advances only from tick to tick. */
   nowMs = 0;
 
   constructor(clock: Clock, boundMs: number, poll: () => void) {
@@ -71,9 +72,9 @@ export class Heartbeat implements SessionWatch {
     this.#poll = poll;
   }
 
-  /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
+  /** Watches a session until it has no open work and its peer does not drain. Earlier silence does not count. */
   watch(session: WatchedSession): void {
-    // A peer that has to say a word gets no more time for new work.
+    // New work gives no more time to a peer that must send a message.
     if (!this.#awaited.has(session)) session.heardMs = this.nowMs;
     session.seenBytes = session.heardBytes;
     session.isWatched = true;
@@ -83,18 +84,18 @@ export class Heartbeat implements SessionWatch {
     this.#arm();
   }
 
-  /** Watches a session that has no open work, until it has been heard once. */
+  /** Watches a session without open work until its next message. */
   probe(session: WatchedSession): void {
     if (this.#isAwaited(session)) return;
-    // It may have spoken since the last tick.
+    // A message may have come since the last tick.
     this.#awaited.delete(session);
     this.#await(session, false);
     session.ping();
   }
 
   /**
-   * Watches a session that was welcomed, until its peer has said a word. It may have given up before the welcome came,
-   * and not know of the session.
+   * Watches a welcomed session until its first message. The peer may have given up before the welcome came, and may not
+   * know of the session.
    */
   expect(session: WatchedSession): void {
     this.#await(session, true);
@@ -104,7 +105,7 @@ export class Heartbeat implements SessionWatch {
     return this.#isAwaited(session) && this.#awaited.get(session)?.isNewcomer === false;
   }
 
-  /** Whether it was asked or welcomed, and has not been heard since. */
+  /** Whether the session was asked or welcomed, and has received no message since. */
   #isAwaited(session: WatchedSession): boolean {
     const awaited = this.#awaited.get(session);
     return awaited !== undefined && session.heardMs <= awaited.heardMs;
@@ -112,8 +113,8 @@ export class Heartbeat implements SessionWatch {
 
   #await(session: WatchedSession, isNewcomer: boolean): void {
     this.watch(session);
-    // As if it had been silent for an interval: only a message from now on counts. The end of another session may
-    // cause this within a tick, which looks at this session afterwards.
+    // Counts as silent for one interval, so that only a later message counts. The end of another session may cause this
+    // within a tick, which looks at this session afterwards.
     session.heardMs -= this.#intervalMs;
     this.#awaited.set(session, { heardMs: session.heardMs, isNewcomer });
   }
@@ -146,7 +147,7 @@ export class Heartbeat implements SessionWatch {
     this.#doubtAt(lateMs);
   }
 
-  /** Thousands may be asked in one tick, so none looks at the others. */
+  /** Thousands of sessions may be asked in one tick, so this does not compare them all. */
   #doubtAt(dueMs: number): void {
     if (dueMs >= this.#doubtMs) return;
     this.#cancelDoubt?.();
@@ -160,7 +161,7 @@ export class Heartbeat implements SessionWatch {
     this.#doubtMs = Number.POSITIVE_INFINITY;
     this.#poll();
     const now = this.#clock.now();
-    // We were late ourselves: the answers may wait behind what made us late. The next tick asks again.
+    // The timer itself was late: the answers may wait behind the cause of the delay. The next tick asks again.
     if (now - dueMs > this.#intervalMs) return this.#asked.clear();
     let nextMs = Number.POSITIVE_INFINITY;
     for (const [session, { atMs, lateMs }] of this.#asked) {
@@ -197,7 +198,7 @@ export class Heartbeat implements SessionWatch {
     return detector;
   }
 
-  /** Nobody looks after the session any more. */
+  /** Stops watching the session. */
   #leave(session: WatchedSession): void {
     session.isWatched = false;
     this.#sessions.delete(session);
@@ -207,28 +208,27 @@ export class Heartbeat implements SessionWatch {
   }
 
   #arm(): void {
-    // The deadline of a call keeps the process alive. A call that was given up, or a last tick with nothing open,
-    // must not.
+    // The deadline of a call keeps the process alive. An abandoned call, or a last tick with nothing open, must not.
     this.#cancelTimer = this.#clock.timer(this.#intervalMs, () => this.#tick(), true);
   }
 
   #tick(): void {
     const now = this.#clock.now();
-    // What arrives during the poll was sent before this tick: it is heard at the old time, which is late enough.
+    // A message that arrives during the poll was sent before this tick. It counts at the old time, which is late
+    // enough.
     this.#poll();
     this.nowMs += Math.min(now - this.#lastTickMs, this.#intervalMs);
     this.#lastTickMs = now;
     for (const session of this.#sessions) this.#look(session);
-    // Until here the timer counts as armed: a session that the poll brought must not arm a second one, whose ticks
-    // would come between.
+    // Until here the timer counts as armed. A session from the poll must not arm a second timer, with ticks in between.
     if (this.#sessions.size > 0) this.#arm();
     else this.#cancelTimer = undefined;
   }
 
   /**
-   * Bytes that have come since the last look are a sign of life, as of the look before. Messages may wait behind them
-   * for longer than the bound, here or at a peer whose loop is busy. Bytes that leave are none: the kernel takes them
-   * for a peer that stands still. A peer that must say a word is asked for a message: another session may share its
+   * Bytes that have come since the last look are a sign of life at the time of that look. Messages may wait behind them
+   * for longer than the bound, here or at a peer with a busy loop. Bytes that leave are not a sign: the kernel takes
+   * them for a peer that stands still. A peer that must send a message is asked for one: another session may share its
    * connection.
    */
   #listen(session: WatchedSession): void {
@@ -240,8 +240,7 @@ export class Heartbeat implements SessionWatch {
 
   #look(session: WatchedSession): void {
     this.#listen(session);
-    // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval
-    // "silent".
+    // A message counts at the time of the tick before it. So a peer may seem silent for one interval more than it was.
     const silentMs = this.nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
     const unconfirmed = session.remoteState.isUnconfirmed();
@@ -254,11 +253,11 @@ export class Heartbeat implements SessionWatch {
     const isNewcomer = this.#awaited.get(session)?.isNewcomer === true;
     const open = session.hasOpenWork || session.isSending || session.remoteState.drains || isAwaited;
     if (session.state !== "open" || !open) {
-      // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
+      // Nothing is open, and no more pings follow: the suspicion must not stay forever.
       if (session.state === "open") this.#trust(session);
       return this.#leave(session);
     }
-    // One that cannot even be sent the welcome has no more time than others.
+    // A peer that cannot even be sent the welcome has no more time than other peers.
     const boundMs = isNewcomer && !session.isSending ? newcomerBounds * this.#boundMs : this.#boundMs;
     if (silentMs >= boundMs) {
       this.#leave(session);
@@ -268,7 +267,7 @@ export class Heartbeat implements SessionWatch {
           message: `${session.peerName} has been silent for ${Math.round(silentMs)} ms, heartbeatMs is ${this.#boundMs}`,
           origin: "fabric",
         }),
-        // It may have been stopped, and would not know of the end when it goes on.
+        // The peer may have been stopped, and would not know of the end when it continues.
         { certain: false },
       );
     } else if (session.stalledMs > 0) {

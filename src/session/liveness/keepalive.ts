@@ -15,23 +15,20 @@ import {
   writeMessageHeader,
 } from "../../wire/message.ts";
 
-/**
- * So often within a peer's heartbeat it is told that we live: it looks every quarter, and is to find something each
- * time.
- */
+/** The number of keepalives within a peer's heartbeat. The peer looks every quarter, and is to find one each time. */
 const perHeartbeat = 8;
 const leastMs = 10;
 
-/** What a session is to its keepalive. */
+/** The session of a keepalive. */
 interface KeptAlive {
-  /** What the peer's messages to this side carry. */
+  /** The nonce in the peer's messages to this side. */
   readonly nonce: Nonce;
   readonly ciphers?: SessionCiphers | undefined;
 }
 
 /**
- * What the port says in place of this thread to the peer that greeted it so: a pong, as if it had been asked. Where the session is
- * sealed the port seals it, each time anew.
+ * The message that the port sends for this thread to the peer with this greeting: a pong, as if the peer had asked. For
+ * a sealed session the port seals each one anew.
  */
 export function keepalive({ nonce, ciphers }: KeptAlive, peer: Greeting, forMs: number): Vouch {
   const sealed = ciphers !== undefined;

@@ -1,19 +1,19 @@
 import { frameKind, senderState } from "../../wire/frame.ts";
 import type { Outbox } from "../channel/outbox.ts";
 
-/** The words of pings that ask for confirmation begin here. Lower ones are others' (`SessionPart.onEcho`). */
+/** The first word of pings that ask for confirmation. Lower words belong to others (`SessionPart.onEcho`). */
 const leastConfirmationWord = 0x8000_0000;
 
-/** How many words there are. The highest number of 32 bits has another use. */
+/** The number of such words. The highest number of 32 bits has another use. */
 const words = 0x7fff_ffff;
 
 /**
- * The word of the pings of a side that drains: the echo says that the peer sends no more requests. The words of other
- * pings about the session lie below, down to `leastConfirmationWord`.
+ * The word of the pings of a draining side: the echo confirms that the peer sends no more requests. The words of other
+ * pings about the session are lower, down to `leastConfirmationWord`.
  */
 export const drainWord = 0xffff_ffff;
 
-/** A session as its pings see it. */
+/** The session of pings. */
 export interface PingingSession {
   readonly port: { readonly slabView: DataView };
   readonly outbox: Pick<Outbox, "framesLeft" | "bare" | "latest">;
@@ -23,32 +23,34 @@ export interface PingingSession {
   };
   /** The peer takes no new calls from now on. */
   onDraining(): void;
-  /** The peer has answered a ping that had this word; 0 for those about the session itself. */
+  /** The peer has answered a ping with this word. 0 for pings about the session itself. */
   onPong(word: number): void;
 }
 
 /**
- * What a session knows of its peer by pings and pongs. Each of them tells whether its sender takes calls. A pong has the
- * word of its ping.
+ * A peer's state from pings and pongs. Each of them shows whether its sender takes calls. A pong has the word of its
+ * ping.
  *
- * A pong also confirms what left before the ping. Messages have numbers: the next one that arrives shows the peer that
- * others were lost before it. What was said last has nothing behind it. If a while passes like that, the heartbeat sends
- * a ping behind it. Pings and pongs themselves need no confirmation: both sides would confirm each other's for ever.
+ * A pong also confirms the messages before the ping. Messages have numbers: the next message to arrive shows the peer
+ * that earlier ones were lost. The last message has no successor. After a while without one, the heartbeat sends a ping
+ * behind it. Pings and pongs themselves need no confirmation: both sides would confirm each other's forever.
  */
 export class PeerState {
-  /** It takes no new calls. */
+  /** The peer takes no new calls. */
   drains = false;
-  /** It has answered a ping that said that this side drains: all requests that it sent before have arrived. */
+  /** The peer has answered a ping that announced the drain: all its earlier requests have arrived. */
   knowsThatWeDrain = false;
-  /** The last message was sent by its port in its place: it lives, but its thread computes and has not answered. */
+  /** The last message came from the peer's port: the peer is alive, but its thread is busy and has not answered. */
   busy = false;
-  /** A ping of the message that is being taken apart wants an answer. */
+  /** A ping of the present message needs an answer. */
   isAsked = false;
   readonly #session: PingingSession;
   #word = 0;
-  /** How many of the frames that have left, and of those that wait to leave, are pings and pongs. */
+  /** The number of pings and pongs among the frames that have left or wait to leave. */
   #states = 0;
-  /** How many of the others are confirmed, and had left at the last look. Mod `words`. */
+  /**
+   * The number of confirmed frames without pings and pongs, and of those that had left at the last look. Mod `words`.
+   */
   #confirmed = 0;
   #seen = 0;
 
@@ -72,19 +74,19 @@ export class PeerState {
     },
   };
 
-  /** A pong with this word says that the peer has taken all that was sent before. 0: a ping about the session. */
+  /** Sends a ping. Its pong confirms that the peer has taken all earlier frames. Word 0: a ping about the session. */
   ask(word: number): void {
     const ours = this.#session.services.gate.requests ? this.confirmationWord : drainWord;
     this.#say(frameKind.ping, word === 0 ? ours : word);
   }
 
-  /** A message has been taken apart: all its pings have one answer, which has the word of the last. */
+  /** The message has been taken apart: all its pings have one answer, with the word of the last ping. */
   answer(): void {
     this.isAsked = false;
     this.#say(frameKind.pong, this.#word);
   }
 
-  /** Takes the state in a ping or a pong. Returns whether it is news that the peer drains. */
+  /** Takes the state in a ping or a pong. Returns true when it newly reports a drain. */
   onState(state: number): boolean {
     this.busy = state === senderState.busy;
     if (this.busy) return false;
@@ -98,12 +100,12 @@ export class PeerState {
     return leastConfirmationWord + this.#left;
   }
 
-  /** A pong has this word: the peer has what had left when the ping was sent. */
+  /** A pong has this word: the peer has the frames that had left before the ping. */
   confirm(word: number): void {
     this.#confirmed = word - leastConfirmationWord;
   }
 
-  /** Called at intervals. True: nothing has left since the last call, and what had left before is not confirmed. */
+  /** Called at intervals. True: no frame has left since the last call, and earlier frames are not confirmed. */
   isUnconfirmed(): boolean {
     const left = this.#left;
     const isStill = this.#seen === left;
@@ -111,7 +113,7 @@ export class PeerState {
     return isStill && left !== this.#confirmed;
   }
 
-  /** Frames that have left, pings and pongs aside. Mod `words`. */
+  /** The number of frames that have left, without pings and pongs. Mod `words`. */
   get #left(): number {
     return (this.#session.outbox.framesLeft + words - this.#states) % words;
   }

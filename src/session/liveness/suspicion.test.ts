@@ -19,7 +19,7 @@ function setUp() {
     onHealth: () => events.push("health"),
     onEnded: () => events.push("ended"),
   };
-  /** Answers pings after so long, or never. */
+  /** The time until a ping is answered; infinite for never. */
   const peer = { answersAfterMs: Number.POSITIVE_INFINITY };
   const heartbeat: Heartbeat = new Heartbeat(clock, boundMs, () => {});
   const fake = {
@@ -59,7 +59,7 @@ describe("a watched peer", () => {
   it("that computes, and is answered for, is suspected and not lost, and trusted when it answers itself", () => {
     const { clock, events, peer, heartbeat, fake, session } = setUp();
     heartbeat.watch(session);
-    // As its port does: so often that it is heard in every look.
+    // Like the peer's port: so often that each look finds a message.
     const speak = () => {
       fake.heardMs = heartbeat.nowMs;
       fake.remoteState.onState(senderState.busy);
@@ -68,7 +68,7 @@ describe("a watched peer", () => {
     clock.timer(boundMs / 2, speak);
     clock.advance(15 * boundMs);
     expect(events).toEqual(["suspect true true"]);
-    // It asks again after the last word said in its stead, and is answered.
+    // It asks again after the port's last keepalive, and receives an answer.
     peer.answersAfterMs = 5;
     clock.advance(10 * boundMs);
     expect(events).toEqual(["suspect true true", "trusted"]);
@@ -123,7 +123,7 @@ describe("a watched peer", () => {
     for (const each of [session, ...others]) heartbeat.watch(each);
     const timer = vi.spyOn(clock, "timer");
     clock.advance(0.5 * boundMs);
-    // Two ticks, and the doubt.
+    // Two ticks, and the timer for late answers.
     expect(timer).toHaveBeenCalledTimes(3);
     clock.advance(0.25 * boundMs);
     expect(events).toEqual(["suspect true true"]);

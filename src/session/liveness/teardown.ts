@@ -3,21 +3,21 @@ import type { Port } from "../../fabric/port.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { Quarantine } from "../../memory/quarantine.ts";
 
-/** How long messages of an ended session may take to leave. */
+/** The time for the messages of an ended session to leave. */
 const lastMessagesMs = 1000;
 /**
- * How long a goodbye waits for transfers under way: they are chunks, and over in milliseconds where the peer's side of
- * them works.
+ * The time that a goodbye waits for transfers under way. Transfers are chunks, and end in milliseconds when the peer's
+ * side works.
  */
 const goodbyeMs = 250;
 
 /** A goodbye that waits for transfers under way in the peer's memory. */
 export interface DeferredGoodbye {
-  /** Says it now. */
+  /** Sends it now. */
   sayNow(): void;
 }
 
-/** What the end of a session needs of its engine. */
+/** The engine's services for the end of a session. */
 interface TeardownServices {
   readonly realClock: Clock;
   readonly quarantine: Quarantine;
@@ -25,28 +25,28 @@ interface TeardownServices {
 }
 
 /**
- * What is left of a session that has ended.
+ * The remains of an ended session.
  *
  * - Memory that was granted to its peer: released, or kept in quarantine while the peer may still touch it.
- * - The goodbye: held back while transfers of this side are under way in the peer's memory. A peer whose port does not
- *   revoke keys learns of their end by the goodbye alone, and has its memory back by it.
- * - The peer's address: known until the last messages have left and, on a port that tells of deaths, while there is
- *   such memory. Only so is the death told.
+ * - The goodbye: held back while transfers of this side are under way in the peer's memory. If the peer's port does not
+ *   revoke keys, only the goodbye shows the end of these transfers and gives the memory back.
+ * - The peer's address: kept until the last messages have left and, on a port that reports deaths, while the peer may
+ *   touch memory. Otherwise its death would not be reported.
  */
 export class Teardown implements DeferredGoodbye {
   readonly #port: Port;
   readonly #address: number;
   readonly #services: TeardownServices;
   #grants: Grant[] = [];
-  /** Let go of when the peer's process is known to be gone. */
+  /** Functions that release memory when the peer's process is gone. */
   #untilGone: (() => void)[] = [];
-  /** How many grants the peer may still be touching. */
+  /** The number of grants that the peer may still touch. */
   #touchable = 0;
   #watchesDeath = false;
   #messagesLeave = false;
   #forgotten = false;
   #cancelForget: (() => void) | undefined;
-  /** Transfers of this side in the peer's memory. */
+  /** The number of this side's transfers in the peer's memory. */
   #underWay = 0;
   #goodbye: ((touching: boolean) => void) | undefined;
   #cancelGoodbye: (() => void) | undefined;
@@ -57,14 +57,14 @@ export class Teardown implements DeferredGoodbye {
     this.#services = services;
   }
 
-  /** Memory that the peer had a right to when the session ended. */
+  /** Grants that the peer had when the session ended. */
   addGrants(grants: readonly Grant[]): void {
     this.#grants.push(...grants);
   }
 
   /**
-   * Transfers of this side that were under way when the session ended. Each calls `onTransferEnded` once, which some
-   * may have done already.
+   * Transfers of this side that were under way when the session ended. Each calls `onTransferEnded` once, some perhaps
+   * already.
    */
   addTransfers(count: number): void {
     this.#underWay += count;
@@ -75,9 +75,9 @@ export class Teardown implements DeferredGoodbye {
   };
 
   /**
-   * Everything has been handed over. `certain`: the peer touches nothing any more. `messagesLeave`: messages are on
-   * their way that shall leave. `goodbye` is called once: when nothing is under way any more (false), or when the peer
-   * must not wait any longer (true).
+   * Begins the teardown after all grants and transfers have been added. `certain`: the peer can no longer touch memory.
+   * `messagesLeave`: messages on their way must leave. `goodbye` is called once: with false when no transfer is under
+   * way, or with true when the peer must not wait any longer.
    */
   begin(certain: boolean, messagesLeave: boolean, goodbye: ((touching: boolean) => void) | undefined): void {
     this.#messagesLeave = messagesLeave;
@@ -108,7 +108,7 @@ export class Teardown implements DeferredGoodbye {
     if (this.#cancelForget !== undefined) this.#forget();
   }
 
-  /** The peer's process is gone: it touches nothing any more, and nothing can be said to it. */
+  /** The peer's process is gone: it can no longer touch memory or receive messages. */
   onPeerGone(): void {
     for (const letGo of this.#untilGone) letGo();
     this.#untilGone = [];
@@ -120,7 +120,7 @@ export class Teardown implements DeferredGoodbye {
     this.#touchable++;
     grant.onGivenUp?.();
     if (this.#port.revokesKeys) {
-      // The keys are dead at once; that nobody is still using them is what the quarantine waits for.
+      // The keys are dead at once. The quarantine waits until their use has certainly ended.
       const letGo = quarantine.hold(grant.memory, () => this.#onBack());
       grant.release(letGo);
       return;

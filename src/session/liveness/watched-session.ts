@@ -8,72 +8,72 @@ import type { PeerState } from "./peer-state.ts";
  */
 export type SessionState = "opening" | "open" | "ended";
 
-/** How a session ends. */
+/** The way in which a session ends. */
 export interface EndOptions {
-  /** The peer is not told. Default false. */
+  /** No goodbye is sent to the peer. Default false. */
   readonly quiet?: boolean | undefined;
   /**
-   * Nobody at the other side can touch our memory any more; otherwise what was granted goes into quarantine. Default
+   * The peer can certainly no longer touch memory of this side. Otherwise granted memory goes into quarantine. Default
    * false.
    */
   readonly certain?: boolean | undefined;
 }
 
-/** Hears how a peer answers. */
+/** Is notified how a peer answers. */
 export interface SuspicionListener {
-  /** The peer has not answered a ping for longer than it usually takes; `phi` says how strange that is. */
+  /** The peer's answer takes longer than usual. `phi` measures how unusual that is. */
   onSuspect(phi: number, silentMs: number): void;
-  /** A suspected peer was heard again. */
+  /** A message of a suspected peer has come. */
   onTrusted(): void;
 }
 
-/** A session as the heartbeat sees it. */
+/** A session for the heartbeat. */
 export interface WatchedSession {
-  /** The peer's URL, or what is known of it. */
+  /** The peer's URL, or its known part. */
   readonly peerName: string;
   readonly state: SessionState;
-  /** What the peer says of itself by pings and pongs, and whether it has received what was sent. */
+  /** The peer's state from pings and pongs, and whether it has received the messages of this side. */
   readonly remoteState: PeerState;
   readonly observer: SuspicionListener | undefined;
-  /** When the peer was last heard, on the heartbeat's clock. */
+  /** The time of the last message, on the heartbeat's clock. */
   heardMs: number;
-  /** Grows when bytes of the peer come that are no message yet (`Port.heard`). */
+  /** Grows when bytes of the peer come that are not a whole message yet (`Port.heard`). */
   readonly heardBytes: number;
-  /** What that was when the heartbeat looked last. Only the heartbeat sets it. */
+  /** The value of `heardBytes` at the last look. Only the heartbeat sets it. */
   seenBytes: number;
-  /** The heartbeat looks after the session. Only the heartbeat sets it. */
+  /** The heartbeat watches the session. Only the heartbeat sets it. */
   isWatched: boolean;
-  /** Something is open: the peer's death would matter. */
+  /** Something is open, so the peer's death matters. */
   readonly hasOpenWork: boolean;
   /**
-   * Frames wait to leave, or messages are on their way whose end is not known yet. A provider may try for ever to reach
+   * Frames wait to leave, or the outcome of messages on their way is not known yet. A provider may try forever to reach
    * a peer that is gone.
    */
   readonly isSending: boolean;
   /**
-   * How old the oldest long body is that the peer offers or is offered, in milliseconds, if it moves too little of them;
-   * else 0.
+   * The age of the oldest long body that either side offers, in milliseconds, if the peer moves too little. Otherwise
+   * 0.
    */
   readonly stalledMs: number;
   /**
-   * Asks whether the peer is there. With a word that is not 0, parts are told by `onEcho` when the peer has taken all
-   * that was sent before.
+   * Asks whether the peer is there. With a word other than 0, parts are notified by `onEcho` when the peer has taken
+   * all earlier frames.
    */
   ping(word?: number): void;
   end(reason: RpcError, how?: EndOptions): void;
 }
 
-/** Watches that the peers of sessions live: the heartbeat. */
+/** Watches whether the peers of sessions are alive: the heartbeat. */
 export interface SessionWatch {
-  /** When what arrives now was heard, on the heartbeat's clock. */
+  /** The heartbeat's time for messages that arrive now. */
   readonly nowMs: number;
   /** The session has open work from now on. */
   watch(session: WatchedSession): void;
-  /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
+  /** Asks an idle peer for a sign of life. Without an answer within the heartbeat's bound, ends the session. */
   probe(session: WatchedSession): void;
-  /** The session was welcomed: ends it if its peer never says a word. */
+  /** The session was welcomed: ends it if its peer never sends a message. */
   expect(session: WatchedSession): void;
-  /** Whether its peer was asked by `probe`, and has not been heard since. */
+  /** Whether the peer was asked by `probe`, and no message has come since. */
   isAsked(session: WatchedSession): boolean;
   /** The answer to a ping has come. */
   ponged(session: WatchedSession): void;

@@ -4,9 +4,9 @@ import { networkOfAddress } from "../../fabric/host.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
 import { cookieBytes } from "../../wire/hello.ts";
 
-/** Handshakes that may be open for one return address. */
+/** The most open handshakes for one return address. */
 export const mostForAddress = 16;
-/** Hellos that may wait for a place, one for each return address. */
+/** The most hellos that wait for a place, one for each return address. */
 export const mostWaiting = 256;
 /** A handshake keeps its place for this long, in milliseconds, while other hellos of its host wait. */
 export const leastStayMs = 1000;
@@ -15,11 +15,11 @@ const minuteMs = 60_000;
 /** A hello is answered, must come again with a cookie, may wait for a place, or is dropped. */
 export type Admission = "answer" | "retry" | "wait" | "full";
 
-/** A handshake that has a place. */
+/** The place of a handshake. */
 interface Place {
   readonly address: string;
   readonly host: string;
-  /** The hello came with a cookie: the peer receives at its return address. */
+  /** The hello came with a cookie, so the peer receives at its return address. */
   readonly proven: boolean;
   readonly sinceMs: number;
   /** Ends the handshake, which gives the place back. */
@@ -34,15 +34,16 @@ interface Waiting {
 }
 
 /**
- * The places of handshakes whose peers have not proven who they are.
+ * The places of handshakes with unproven peers.
  *
- * No provider tells who has sent a message, so anybody can say hello for any return address. While more than half of the
- * places are taken, a hello must show a cookie, which only a peer that receives at the return address can have.
+ * No provider identifies the sender of a message, so any host can send a hello for any return address. While more than
+ * half of the places are taken, a hello must show a cookie. Only a peer that receives at the return address can have
+ * it.
  *
- * Places are counted by host: an IPv4 address, or the /64 network of an IPv6 address. When all are taken, a hello with a
- * cookie waits. The host with the fewest places goes first. It gets the oldest place of the host with the most: at once
- * where that host has at least two more, else when the place is `leastStayMs` old. Handshakes without a cookie go before
- * all others.
+ * Places are counted by host: an IPv4 address, or the /64 network of an IPv6 address. When all are taken, a hello with
+ * a cookie waits. The host with the fewest places goes first. It gets the oldest place of the host with the most
+ * places: at once if that host has at least two more, otherwise when the place is `leastStayMs` old. Handshakes without
+ * a cookie go before all others.
  */
 export class HandshakePlaces {
   readonly #most: number;
@@ -58,7 +59,7 @@ export class HandshakePlaces {
   #isServing = false;
   #cancelTimer: (() => void) | undefined;
 
-  /** `stayLimitMs`: a hello that has waited for so long is dropped. */
+  /** `stayLimitMs`: the longest wait of a hello before it is dropped. */
   constructor(most: number, stayLimitMs: number, clock: Clock) {
     this.#most = most;
     this.#stayLimitMs = stayLimitMs;
@@ -69,7 +70,7 @@ export class HandshakePlaces {
     return this.#taken;
   }
 
-  /** How many hellos wait for a place. */
+  /** The number of hellos that wait for a place. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -82,7 +83,7 @@ export class HandshakePlaces {
     return proven ? "wait" : "retry";
   }
 
-  /** Whether the cookie is that of the return path. */
+  /** Whether the cookie belongs to the return path. */
   isProven(path: ReturnPath, cookie: Uint8Array | undefined): boolean {
     if (cookie === undefined) return false;
     const minute = Math.floor(this.#clock.now() / minuteMs);
@@ -121,7 +122,7 @@ export class HandshakePlaces {
     return () => this.#give(place);
   }
 
-  /** The cookie of a return path: good for this minute and the next. */
+  /** The cookie of a return path: valid in this minute and the next. */
   cookieFor(path: ReturnPath): Buffer {
     return this.#cookie(path, Math.floor(this.#clock.now() / minuteMs));
   }
@@ -143,7 +144,7 @@ export class HandshakePlaces {
     this.#serve();
   }
 
-  /** Gives places to the hellos that wait, as far as there are any. */
+  /** Gives free places to the waiting hellos. */
   #serve(): void {
     if (this.#isServing || this.#waiting.size === 0) return;
     this.#isServing = true;
@@ -163,7 +164,7 @@ export class HandshakePlaces {
     this.#isServing = false;
   }
 
-  /** The hello whose turn it is: the oldest of the host with the fewest places. */
+  /** The next hello: the oldest of the host with the fewest places. */
   #next(nowMs: number): [string, Waiting] | undefined {
     let next: [string, Waiting] | undefined;
     let fewest = Number.POSITIVE_INFINITY;
@@ -179,7 +180,7 @@ export class HandshakePlaces {
     return next;
   }
 
-  /** Sees to it that a place is free for the host. Returns 0, or after how many milliseconds one can be. */
+  /** Makes a place free for the host. Returns 0, or the time in milliseconds until a place can be free. */
   #makeRoom(host: string, nowMs: number): number {
     if (this.#taken < this.#most) return 0;
     let largest: Set<Place> = new Set();
@@ -192,7 +193,7 @@ export class HandshakePlaces {
     return Math.max(0, waitMs);
   }
 
-  /** Drops the newest waiting hello of the host that has the most of them, if that are more than `host` has. */
+  /** Drops the newest waiting hello of the host with the most waiting hellos, if it has more than `host`. */
   #dropFor(host: string): boolean {
     const counts = new Map<string, number>();
     for (const waiting of this.#waiting.values())

@@ -5,7 +5,7 @@ import type { SecurityMeter } from "../../security/security-meter.ts";
 import type { CertificateChain } from "../../security/trust.ts";
 import { certificateEnded, notTrusted } from "./end-reasons.ts";
 
-/** How often the time of day is looked at: it may be set, and machines sleep. */
+/** The longest time between reads of the time of day: it may be set, and machines sleep. */
 const mostWaitMs = 60_000;
 
 interface ProvenSession {
@@ -14,16 +14,16 @@ interface ProvenSession {
   end(reason: RpcError): void;
 }
 
-/** What the peer of a session has proven itself by. */
+/** The proof of a session's peer. */
 export interface PeerProof {
   readonly identity: Identity;
-  /** Empty with a pre-shared key. */
+  /** Empty for a pre-shared key. */
   readonly chain: CertificateChain;
 }
 
 /**
- * Ends sessions whose peers could not prove any more who they are: the certificate has ended, or this engine has been
- * told that it does not trust it. Clients connect anew by themselves, if they can.
+ * Ends sessions when the proofs of their peers are no longer valid: the certificate has expired, or this engine no
+ * longer trusts it. Clients connect again by themselves, if they can.
  */
 export class PeerProofs {
   readonly #clock: Clock;
@@ -45,7 +45,7 @@ export class PeerProofs {
     if (this.#proofs.delete(session) && this.#proofs.size === 0) this.#disarm();
   }
 
-  /** Ends the sessions whose proof has a fault by now. `faultOf` gives it as a sentence, or "". */
+  /** Ends the sessions with a faulty proof. `faultOf` returns the fault as a message, or "". */
   judge(faultOf: (proof: PeerProof) => string): void {
     for (const [session, proof] of [...this.#proofs]) {
       const why = faultOf(proof);
@@ -82,6 +82,6 @@ export class PeerProofs {
   }
 }
 
-/** A key has no end. */
+/** A key does not expire. */
 const endOf = (identity: Identity): number =>
   identity.kind === "certificate" ? identity.validTo.getTime() : Number.POSITIVE_INFINITY;

@@ -26,15 +26,15 @@ import { brokenProtocol, Unproven } from "./end-reasons.ts";
 import type { PeerProof } from "./peer-proofs.ts";
 import type { ShareOfTime } from "./share-of-time.ts";
 
-/** The longest that the messages of one handshake may be together, in bytes, in each direction. */
+/** The most bytes of one handshake's messages, in each direction. */
 const maxHandshakeBytes = 65_536;
 
-/** What a handshake has led to. The session closes the ciphers. */
+/** The result of a handshake. The session closes the ciphers. */
 export interface TlsProof extends PeerProof {
   readonly ciphers: SessionCiphers;
 }
 
-/** A session as its TLS handshake sees it. */
+/** The session of a TLS handshake. */
 export interface TlsSession {
   readonly port: { readonly slotBytes: number };
   readonly index: number;
@@ -45,31 +45,31 @@ export interface TlsSession {
     readonly maxBodyBytes: number;
     raw(head: FrameHead, flags: number, body: Uint8Array): void;
   };
-  /** Where the peer is: what is said from now on is meant for its session. */
+  /** Sets the peer's address: later frames are meant for its session. */
   addressTo(path: ReturnPath): void;
-  /** What has been said leaves now. */
+  /** Sends the queued frames now. */
   flush(): void;
   end(reason: RpcError): void;
 }
 
-/** Is told how a handshake goes on. If it fails, the session is ended instead. */
+/** Is notified of the progress of a handshake. A failed handshake ends the session instead. */
 export interface TlsListener {
-  /** The acceptor has answered the connector: with its terms, or by asking for the hello again. */
+  /** The acceptor has answered the connector: with its terms, or with a request to repeat the hello. */
   onAnswered(hasTerms: boolean): void;
-  /** The peer has proven who it is. */
+  /** The peer has proven its identity. */
   onProven(proof: TlsProof): void;
 }
 
 /**
- * The TLS handshake of a session, which is the first step of its opening. TLS runs over `secure` frames, in the clear.
- * The keys that come of it depend on the hello as it was sent and on the acceptor's terms.
+ * The TLS handshake of a session, the first step of its opening. TLS runs over `secure` frames, in the clear. The keys
+ * depend on the hello as it was sent and on the acceptor's terms.
  */
 export abstract class TlsHandshake implements TlsExchangeListener {
   protected readonly session: TlsSession;
   protected readonly listener: TlsListener;
   readonly #role: SessionRole;
   #takenBytes = 0;
-  /** What the keys depend on: the whole message of the hello, and the acceptor's terms. */
+  /** The input of the keys: the whole message of the hello, and the acceptor's terms. */
   protected hello = noBytes;
   protected terms = noBytes;
   protected suite: SuiteName | undefined;
@@ -83,8 +83,8 @@ export abstract class TlsHandshake implements TlsExchangeListener {
   }
 
   /**
-   * Takes the body of a `secure` frame, which stands in a message; `word` is the frame's. Counts it with its headers, so
-   * that many short ones are not free. Returns its fault, or "".
+   * Takes the body of a `secure` frame in a message. `word` is the frame's. The body counts with its headers, so that
+   * many short ones are not free. Returns the fault, or "".
    */
   take(word: number, body: Uint8Array): string {
     if (this.isClosed) return "";
@@ -96,7 +96,7 @@ export abstract class TlsHandshake implements TlsExchangeListener {
 
   protected abstract takeFlight(word: number, bytes: Uint8Array): string;
 
-  /** Sends bytes of TLS in as many frames as they need. `word`: of the first frame. */
+  /** Sends bytes of TLS in as many frames as necessary. `word`: of the first frame. */
   protected send(bytes: Uint8Array, word = 0): void {
     const { outbox } = this.session;
     const most = outbox.maxBodyBytes;
@@ -107,7 +107,7 @@ export abstract class TlsHandshake implements TlsExchangeListener {
     this.session.flush();
   }
 
-  /** Lets go of TLS. Nothing is said to the peer. */
+  /** Closes TLS. Nothing is sent to the peer. */
   close(): void {
     this.isClosed = true;
     this.exchange?.close();
@@ -135,18 +135,21 @@ export abstract class TlsHandshake implements TlsExchangeListener {
   protected abstract refusalText(refusal: ExchangeRefusal): string;
 }
 
-/** Whom a connector reaches, and by what. */
+/** The peer of a connector, and the terms of its handshake. */
 export interface ConnectingTls {
   readonly endpoint: TlsEndpoint;
-  /** What the peer's certificate must prove. */
+  /** The name that the peer's certificate must prove. */
   readonly name: string;
-  /** The ciphers that this side accepts, the most wanted first. */
+  /** The ciphers that this side accepts, in order of preference. */
   readonly suites: readonly SuiteName[];
-  /** Where this side is, and which former hello it repeats. */
+  /** The address of this side, and the former hello that it repeats. */
   readonly hello: Pick<SecureHello, "address" | "repeats">;
 }
 
-/** The side that connects. It says hello with the first flight of TLS, and again with a cookie if it is asked to. */
+/**
+ * The connecting side. It says hello with the first flight of TLS, and again with a cookie if the acceptor asks for
+ * one.
+ */
 export class ConnectingHandshake extends TlsHandshake {
   readonly #target: ConnectingTls;
   #flight: Uint8Array | undefined;
@@ -169,7 +172,7 @@ export class ConnectingHandshake extends TlsHandshake {
     this.session.end(brokenProtocol(peerName, "TLS goes on before the acceptor has answered"));
   }
 
-  /** The acceptor wants the hello again, with this cookie. Returns the fault, or "". */
+  /** The acceptor asks for the hello again, with this cookie. Returns the fault, or "". */
   retry(cookie: Uint8Array): string {
     if (this.#wasRetried) return "the acceptor wants a hello again that it has answered";
     if (cookie.byteLength !== cookieBytes) return "a cookie has another length";
@@ -230,25 +233,25 @@ export class ConnectingHandshake extends TlsHandshake {
   }
 }
 
-/** A hello that is answered by a handshake, and what the answer needs. */
+/** A hello to answer by a handshake, and the parts of the answer. */
 export interface AcceptingTls {
   readonly endpoint: TlsEndpoint;
   readonly hello: SecureHello;
   /** The whole message of the hello, copied. */
   readonly message: Uint8Array;
   readonly suite: SuiteName;
-  /** When its steps run. */
+  /** The share of time in which its steps run. */
   readonly time: ShareOfTime;
 }
 
-/** The side that is connected to. The peer is a stranger until its proof, so each step waits for its share of time. */
+/** The accepting side. The peer is a stranger until its proof, so each step waits for its share of time. */
 export class AcceptingHandshake extends TlsHandshake {
   readonly #endpoint: TlsEndpoint;
   readonly #time: ShareOfTime;
   readonly #host: string;
-  /** What the connector has sent and TLS has not taken: bounded, as `take` counts it. */
+  /** Bytes from the connector that TLS has not taken. `take` bounds them. */
   readonly #flights: Uint8Array[];
-  /** Set while the handshake waits for its turn: it has one step at most. */
+  /** Set while the handshake waits for its turn: at most one step waits. */
   #cancelStep: (() => void) | undefined;
   #hasAnswered = false;
 
@@ -307,7 +310,7 @@ export class AcceptingHandshake extends TlsHandshake {
   }
 }
 
-/** What the ciphers throw where nothing can be sealed on this machine. */
+/** The error of the ciphers when this machine cannot seal. */
 function asRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   return new RpcError({ code: "internal", message: (error as Error).message, cause: error });

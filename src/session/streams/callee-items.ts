@@ -12,14 +12,14 @@ import { ItemReceiver, Items, type ReceiverOwner } from "./item-receiver.ts";
 import { ItemSender } from "./item-sender.ts";
 import type { SendTurns } from "./send-turns.ts";
 
-/** What the items of a handler's call are bound by. */
+/** The terms of the items of a handler's call. */
 export interface ServedItemTerms {
   readonly items: Schema;
   readonly window: ItemWindow;
   readonly idleTimeoutMs: number;
 }
 
-/** Who sends the items of a handler's call. */
+/** The sender of the items of a handler's call. */
 export interface ServedItemsOwner {
   onCallEnded(): void;
 }
@@ -28,7 +28,7 @@ export interface ServedItemsOwner {
 export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, IdleListener {
   /** Undefined: the callee sends no items. */
   readonly sender: ItemSender | undefined;
-  /** Told when the call ends against its handler's will, or by it. */
+  /** Notified when the call ends, early or by its handler. */
   owner: ServedItemsOwner | undefined;
   readonly #session: SessionContext;
   readonly #call: IncomingCall;
@@ -46,7 +46,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
     if (directions.outputs) this.sender = new ItemSender(session, turns, frameKind.output, call.id, call);
   }
 
-  /** The handler starts: inputs are granted. Returns them; undefined where the caller sends none. */
+  /** The handler starts: grants the inputs and returns them. Undefined when the caller sends no items. */
   start({ items, window, idleTimeoutMs }: ServedItemTerms): Items | undefined {
     if (!this.#takesInputs) return undefined;
     const receiver = new ItemReceiver(items, this, true);
@@ -64,7 +64,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
     this.sender?.stop();
     this.#arrivals?.close();
     this.#idle?.stop();
-    // What a handler still reads of a call that was cancelled is of no use; that it ends by an error may be.
+    // Waiting inputs of a cancelled call are useless to the handler. The error is not: it ends the handler's loop.
     this.#receiver?.discard(reason);
     this.owner?.onCallEnded();
   }
@@ -109,7 +109,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
   onItemsEnd(count: number): void {
     if (!this.#takesInputs || this.#inputsEnded)
       return this.#session.fault(`call ${this.#call.id} has no items that could end`);
-    // The caller may have none, and say so before the handler has started.
+    // The caller may have no items, and report that before the handler has started.
     if (this.#arrivals === undefined && count > 0)
       return this.#session.fault(`the items of call ${this.#call.id} end after ${count}, none came`);
     this.#inputsEnded = this.#arrivals?.onEnd(count) ?? true;

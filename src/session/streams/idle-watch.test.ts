@@ -6,7 +6,7 @@ import { IdleWatch, SilenceTimer } from "./idle-watch.ts";
 const idleTimeoutMs = 400;
 const stepMs = 4;
 
-/** A stream whose waiting and frames the test tells; when it was found idle. */
+/** A stream with waiting and frames under the test's control, and the time when it was found idle. */
 function setUp() {
   const clock = new FakeClock();
   const stream = {

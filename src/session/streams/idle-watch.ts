@@ -3,9 +3,9 @@ import { type DeadlineWheel, Timed } from "../../base/time/deadline-wheel.ts";
 
 /** A side of a stream with an idle bound. */
 export interface Watched {
-  /** This side waits for the peer, and nothing of its own keeps the peer from going on. */
+  /** This side waits for the peer, and does not itself keep the peer from continuing. */
   readonly waitsForPeer: boolean;
-  /** Frames of the stream that have come from the peer. */
+  /** The number of the stream's frames from the peer. */
   readonly framesReceived: number;
 }
 
@@ -20,13 +20,13 @@ interface IdleTimes {
   readonly clock: Pick<Clock, "now">;
 }
 
-/** How often a side looks within the bound: a stream ends a sixteenth late at most, and no frame reads the clock. */
+/** The number of checks within the bound. A stream ends at most a sixteenth late, and no frame reads the clock. */
 const idleLooks = 16;
 
-/** A look at a side that did not wait, or at one that has not been looked at. */
+/** The side did not wait at the last check, or has not been checked yet. */
 const notWaiting = -1;
 
-/** Measures silence by periodic checks: for how long a side has waited for its peer in vain. */
+/** Measures by periodic checks how long a side has waited without a frame from its peer. */
 export class SilenceTimer {
   readonly #stepMs: number;
   readonly #idleTimeoutMs: number;
@@ -41,7 +41,7 @@ export class SilenceTimer {
     this.#lookedMs = nowMs;
   }
 
-  /** Time until the next look, in milliseconds. */
+  /** The time until the next check, in milliseconds. */
   get untilNextMs(): number {
     return this.#quietMs === notWaiting
       ? this.#stepMs
@@ -49,9 +49,9 @@ export class SilenceTimer {
   }
 
   /**
-   * Looks. True when the side has waited for the whole bound. The wait may have begun, and the last frame have come,
-   * any time before the look that saw it first. A process that stood still has not read what came: a long gap between
-   * two looks counts as two steps.
+   * Checks the side. True when it has waited for the whole bound. The wait may have begun, or the last frame may have
+   * come, any time before the check that saw it first. A process that stood still has not read its messages: a long gap
+   * between two checks counts as two steps.
    */
   look({ waitsForPeer, framesReceived }: Watched, nowMs: number): boolean {
     const passedMs = Math.min(nowMs - this.#lookedMs, 2 * this.#stepMs);

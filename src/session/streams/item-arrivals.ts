@@ -17,12 +17,12 @@ import type { ItemOrigin, ItemReceiver } from "./item-receiver.ts";
 
 /** The call whose items arrive. */
 export interface ArrivalsOwner {
-  /** Nobody wants items any more. */
+  /** Items are no longer wanted. */
   readonly drops: boolean;
   /** An item is being pulled from the peer's memory. */
   onPullBegun(): void;
   onPullEnded(): void;
-  /** An item could not be pulled: the stream cannot go on. */
+  /** An item could not be pulled: the stream cannot continue. */
   onLost(error: RpcError): void;
 }
 
@@ -31,8 +31,8 @@ interface Pull {
 }
 
 /**
- * The frames of items that one request's stream receives: checked, counted against the credits, decoded or pulled. It
- * extends its credits: each open stream is one object less.
+ * The item frames that one request's stream receives: checked, counted against the credits, decoded or pulled. The
+ * class extends its credits, which saves an object for each open stream.
  */
 export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHolder {
   readonly #session: SessionContext;
@@ -44,17 +44,17 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
   #count = 0;
   #isEnded = false;
   #closed = false;
-  /** Memory of the items that wait, as it counts for the peer. */
+  /** The memory of waiting items that counts for the peer. */
   #heldBytes = 0;
-  /** By how much they exceed the window, as it counts in the peer's share of `maxPullBytes`. */
+  /** The bytes by which waiting items exceed the window. They count in the peer's share of `maxPullBytes`. */
   #excessBytes = 0;
-  /** The bytes of items that are being pulled or wait for that. Their pulls count in the same share. */
+  /** The bytes of items that are being pulled or wait for their pull. Their pulls count in the same share. */
   #unpulledBytes = 0;
-  /** In the order in which they arrived, and must be confirmed. */
+  /** The pulls in the order of arrival, in which they must be confirmed. */
   #pulls: Pull[] | undefined;
   #held: HeldItems | undefined;
 
-  /** Grants the whole window to the peer. `kind`: of the frames of the items. */
+  /** Grants the whole window to the peer. `kind`: the kind of the item frames. */
   constructor(
     session: SessionContext,
     kind: typeof frameKind.input | typeof frameKind.output,
@@ -76,12 +76,12 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     this.#grant();
   }
 
-  /** Items that have come. */
+  /** The number of items that have come. */
   get count(): number {
     return this.#count;
   }
 
-  /** Frames of the stream that have come. */
+  /** The number of the stream's frames that have come. */
   get framesReceived(): number {
     return this.#count + (this.#isEnded ? 1 : 0);
   }
@@ -114,7 +114,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     }
   }
 
-  /** The peer says that it has sent `count` items and sends no more. False after a fault. */
+  /** The peer has sent `count` items and sends no more. False after a fault. */
   onEnd(count: number): boolean {
     if (count === this.#count && !this.#isEnded) {
       this.#isEnded = true;
@@ -135,7 +135,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     if (isDue && !this.#isEnded && !this.#closed) this.#grant();
   }
 
-  /** The stream is over: nothing is granted any more. */
+  /** The stream has ended: no more credits are granted. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -149,14 +149,14 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     this.#held?.drop();
   }
 
-  /** No more credits: that the peer hears of the stream is enough. */
+  /** Sends a grant of no credits: a frame for the stream is enough. */
   onStillHeld(): void {
     if (this.#closed || this.#session.state !== "open") return;
     this.#sayCredits(0, 0);
     this.#session.services.progress.wake();
   }
 
-  /** Counts by how much the items that wait exceed the window. False where the peer's share has no room for it. */
+  /** Counts the bytes by which waiting items exceed the window. False when the peer's share has no room for them. */
   #takeExcess(): boolean {
     const excessBytes = this.excessBytes(this.#unpulledBytes);
     if (excessBytes <= this.#excessBytes) return true;
@@ -172,12 +172,14 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     this.#excessBytes = bytes;
   }
 
-  /** What a caller sends is held for it; outputs are their caller's own. */
+  /**
+   * The memory limit of an item. An input is held for the peer that sends it. Outputs belong to their caller: no limit.
+   */
   get #room(): number | undefined {
     return this.#kind === frameKind.input ? this.#session.bodies.room : undefined;
   }
 
-  /** Counts the memory of the item that was decoded last. */
+  /** Counts the memory of the last decoded item. */
   #hold(): number {
     if (this.#kind !== frameKind.input || this.#closed) return 0;
     const { heapBytes } = this.#session.bodies;
@@ -229,7 +231,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
         if (body === undefined) owner.onLost(session.bodies.failure(status));
         else {
           const value = session.bodies.decode(body, undefined, this.#room);
-          // It had room in the same share as long as it was being pulled.
+          // The item had room in the same share while it was being pulled.
           if (!this.#closed) this.#setExcess(this.excessBytes(this.#unpulledBytes));
           if (value === tooLarge) this.#onTooLarge();
           else if (value !== malformed) receiver.fill(place, value, this.#hold());
@@ -246,7 +248,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
       onSessionEnded();
       owner.onPullEnded();
     };
-    // A slow consumer does not lose its stream: what its peer's share has no room for waits at the peer.
+    // A slow consumer does not lose its stream: an item without room in the peer's share waits at the peer.
     this.#held ??= new HeldItems(session, this);
     this.#held.add(() => {
       if (owner.drops || this.#closed || session.state === "ended") {
@@ -260,7 +262,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
     });
   }
 
-  /** Tells the peer of those at the front that have ended: it frees its memory in that order. */
+  /** Notifies the peer of the ended pulls at the front: it frees its memory in that order. */
   #onPullEnded(pull: Pull): void {
     pull.ended = true;
     const pulls = this.#pulls as Pull[];
@@ -274,29 +276,29 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
   }
 }
 
-/** The window of a stream when others have spent `maxStreamBytes`. */
+/** The window of a stream when other streams have used `maxStreamBytes`. */
 export const leastWindowBytes = 8192;
 
-/** As much of a window as the budget has: the whole, or a half, a quarter, and so on. */
+/** As much of a window as the budget has: the whole, a half, a quarter, and so on. */
 function budgetedBytes(budget: ByteShare, windowBytes: number): number {
   for (let bytes = windowBytes; bytes > leastWindowBytes; bytes = Math.ceil(bytes / 2))
     if (budget.take(bytes)) return bytes;
   return 0;
 }
 
-/** What has to be done for an item that waits: true when it is done. */
+/** Tries to take a waiting item. True when it is done. */
 type Attempt = () => boolean;
 
-/** Who holds items of a stream back. */
+/** The holder of a stream's waiting items. */
 export interface ItemHolder {
-  /** The peer is to hear that they still wait. */
+  /** The peer must be notified that they still wait. */
   onStillHeld(): void;
 }
 
 /**
  * The long items of one direction of a stream that wait at their sender, oldest first, because the peer's share has no
- * room for them. The sender keeps them for its `bodyStallMs` after it has last heard of the stream, so it is told four
- * times as often.
+ * room for them. The sender keeps them for its `bodyStallMs` after the last frame for the stream. So it receives such
+ * frames four times as often.
  */
 export class HeldItems implements RoomWaiter {
   readonly #session: SessionContext;
@@ -309,7 +311,7 @@ export class HeldItems implements RoomWaiter {
     this.#holder = holder;
   }
 
-  /** Makes the attempt now, unless others wait, and else whenever there may be room. */
+  /** Tries now, unless other items wait, and again whenever there may be room. */
   add(attempt: Attempt): void {
     if (this.#attempts.length === 0 && attempt()) return;
     if (this.#attempts.push(attempt) > 1) return;
@@ -324,7 +326,7 @@ export class HeldItems implements RoomWaiter {
     return true;
   }
 
-  /** Nobody wants items any more: each attempt finds that out. */
+  /** Items are no longer wanted: each attempt finds that out. */
   drop(): void {
     if (this.#attempts.length > 0 && this.onRoom()) this.#session.account.pulls.budget.leave(this);
   }

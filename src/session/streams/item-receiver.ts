@@ -8,21 +8,21 @@ import {
   validatorOf,
 } from "../../contract/schema.ts";
 
-/** What gives a receiver its items, and must know what it takes of them. */
+/** The source of a receiver's items. It is notified of consumed items. */
 export interface ItemOrigin {
-  /** The consumer has taken an item that cost `cost` credits and took `heapBytes` of memory. */
+  /** The consumer has taken an item of `cost` credits and `heapBytes` of memory. */
   onTaken(cost: number, heapBytes: number): void;
-  /** The consumer wants no items any more. */
+  /** The consumer wants no more items. */
   onDiscarded(): void;
 }
 
-/** Who owns a receiver. */
+/** The owner of a receiver. */
 export interface ReceiverOwner {
-  /** An item does not fit the contract, or a schema threw. Returns the error of the stream, which it ends. */
+  /** An item does not fit the contract, or a schema threw. Ends the stream and returns its error. */
   onMisfit(issues: string | undefined, cause?: unknown): RpcError;
   /** The consumer wants no more items. */
   onReturn(): void;
-  /** An item waits for its consumer. Called for the first of a stream at least. */
+  /** An item waits for its consumer. Called at least for the first item of a stream. */
   onArrival?(): void;
 }
 
@@ -30,14 +30,14 @@ type Waiter = (
   result: IteratorResult<unknown, undefined> | PromiseLike<IteratorResult<unknown, undefined>>,
 ) => void;
 
-/** In the place of the array of a queue that has been empty so far. Never filled. */
+/** Replaces the array of a queue that has always been empty. Never filled. */
 const none: never[] = [];
 /** The entries of an item in the queue: its value, its credits, and its memory. */
 const entries = 3;
-/** A queue that is empty again keeps its array up to this length: an idle stream holds little. */
+/** An empty queue keeps its array up to this length: an idle stream holds little. */
 const keptEntries = 32 * entries;
 
-/** In the place of a value that is being pulled. */
+/** Replaces a value that is being pulled. */
 const pulling = Symbol("pulling");
 const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
@@ -53,35 +53,35 @@ export class ItemReceiver implements ItemReader {
   readonly #validator: Validator;
   readonly #owner: ReceiverOwner;
   readonly #parses: boolean;
-  /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
+  /** The waiting items, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
   #queue: unknown[] = none;
   #head = 0;
   #tail = 0;
-  /** The number of the item at the front, so that one that was pulled finds its place. */
+  /** The number of the first item, by which a pulled item finds its place. */
   #first = 0;
-  /** The first reader that waits for an item. More than one is rare. */
+  /** The first reader that waits for an item. More readers are rare. */
   #waiter: Waiter | undefined;
   #otherWaiters: Waiter[] | undefined;
   #ended = false;
   #discarded = false;
   #error: RpcError | undefined;
 
-  /** Where its items come from. Another one after a retry. */
+  /** The source of the items. A retry replaces it. */
   origin: ItemOrigin | undefined;
 
-  /** `parses`: the consumer gets what the schema makes of an item, and not the item as it arrived. */
+  /** `parses`: the consumer receives the schema's result for an item, and not the item as it arrived. */
   constructor(schema: Schema, owner: ReceiverOwner, parses: boolean) {
     this.#parses = parses;
     this.#validator = validatorOf(schema);
     this.#owner = owner;
   }
 
-  /** Somebody waits for an item that has not come. */
+  /** A reader waits for an item that has not come. */
   get awaited(): boolean {
     return this.#waiter !== undefined;
   }
 
-  /** Nothing more is given to the consumer, whatever arrives. */
+  /** The consumer receives no more items, whatever arrives. */
   get discarded(): boolean {
     return this.#discarded;
   }
@@ -107,7 +107,7 @@ export class ItemReceiver implements ItemReader {
     this.#tail = tail + entries;
   }
 
-  /** An item must be pulled: keeps its place. Returns what `fill` takes. */
+  /** Keeps the place of an item that must be pulled. Returns the argument for `fill`. */
   reserve(cost: number): number {
     this.push(pulling, cost, 0);
     return this.#first + (this.#tail - this.#head) / entries - 1;
@@ -122,7 +122,7 @@ export class ItemReceiver implements ItemReader {
     this.#serve();
   }
 
-  /** No more items come. With an error nothing is pulled any more either: what stands behind that is lost. */
+  /** No more items come. An error also ends the pulls: the items after the first pull are lost. */
   end(error: RpcError | undefined): void {
     if (error !== undefined) this.#cutPulls();
     if (this.#ended) return;
@@ -139,7 +139,7 @@ export class ItemReceiver implements ItemReader {
     this.#serve();
   }
 
-  /** Drops the first item that is being pulled, and those behind it. Returns false if no item is. */
+  /** Drops the first item that is being pulled, and all items after it. Returns false without such an item. */
   #cutPulls(): boolean {
     for (let at = this.#head; at < this.#tail; at += entries) {
       if (this.#queue[at] !== pulling) continue;
@@ -150,14 +150,14 @@ export class ItemReceiver implements ItemReader {
     return false;
   }
 
-  /** The consumer gets `error`, or the end, next. What waits is dropped. */
+  /** The consumer receives `error`, or the end, next. Waiting items are dropped. */
   discard(error: RpcError | undefined): void {
     if (this.#discarded) return;
     this.#discarded = true;
     this.#queue = none;
     this.#head = 0;
     this.#tail = 0;
-    // An error that waited behind items that nobody wants any more is nobody's either.
+    // Replaces an error that waited behind the dropped items.
     this.#error = error;
     this.#ended = true;
     this.#serve();
@@ -202,7 +202,7 @@ export class ItemReceiver implements ItemReader {
     }
   }
 
-  /** The one that waits longest. */
+  /** Removes the reader that has waited longest. */
   #nextWaiter(): Waiter {
     const waiter = this.#waiter as Waiter;
     this.#waiter = this.#otherWaiters?.shift();
@@ -277,14 +277,14 @@ export class ItemReceiver implements ItemReader {
   }
 }
 
-/** Taken places at the front that are kept before the rest is moved. */
+/** The number of taken places at the front that are kept before the rest moves. */
 const compactAt = 1024 * entries;
 
-/** Lets the items of a stream be iterated once. A second loop would find none, or share them with the first. */
+/** Lets the items of a stream be iterated once. A second loop would receive no items, or share them with the first. */
 export abstract class IteratedOnce {
   #isIterated = false;
 
-  /** @throws TypeError the second time. To read on after a loop, call `next()`. */
+  /** @throws TypeError the second time. To continue after a loop, call `next()`. */
   [Symbol.asyncIterator](): this {
     if (this.#isIterated)
       throw new TypeError("a stream can be iterated once, and this one has been: call its next() to read on");
@@ -293,14 +293,14 @@ export abstract class IteratedOnce {
   }
 }
 
-/** What gives items to a consumer: a receiver, or what stands before one. */
+/** The source of items for a consumer: a receiver, or a wrapper of one. */
 export interface ItemReader {
   next(): Promise<IteratorResult<unknown, undefined>>;
-  /** The consumer wants no more. */
+  /** The consumer wants no more items. */
   return(): Promise<IteratorResult<unknown, undefined>>;
 }
 
-/** The items as a consumer sees them. */
+/** The items of a stream for its consumer. */
 export class Items<Reader extends ItemReader = ItemReader>
   extends IteratedOnce
   implements AsyncIterableIterator<unknown>

@@ -7,29 +7,29 @@ import { inputItems, outputItems } from "../connection/rendezvous.ts";
 import { itemCost, SendCredits } from "./item-credits.ts";
 import type { SendTurns, TurnTaker } from "./send-turns.ts";
 
-/** Who has items to send. */
+/** The source of a sender's items. */
 export interface ItemProducer {
-  /** It may try again whether the sender is `ready`. */
+  /** The sender may be `ready` again. */
   onMaySend(): void;
 }
 
-/** The call whose items are sent. It hears of items that the peer pulls. */
+/** The call of the items. It is notified of items that the peer pulls. */
 export interface OfferListener {
-  /** Before the first item. @throws RpcError when the headers exceed a limit. */
+  /** Called before the first item. @throws RpcError when the headers exceed a limit. */
   sendHeaders(): void;
   beginOffer(): void;
   endOffer(): void;
 }
 
-/** Items sent in one go. More would keep other streams, and the event loop, waiting. */
+/** The most items sent without a pause. More would delay other streams and the event loop. */
 const itemsInTurn = 256;
 
-/** Thrown while an item is offered: the peer has not pulled what is kept for it, and there is room for no more. */
+/** Thrown while an item is offered: the peer has not pulled earlier items, and there is no room for another. */
 const noRoomToOffer = new Error();
 
 /**
- * Sends the items of one direction of a stream. It has one producer. It extends its credits: each open stream is one
- * object less.
+ * Sends the items of one direction of a stream. It has one producer. The class extends its credits, which saves an
+ * object for each open stream.
  */
 export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
   readonly #session: SessionContext;
@@ -37,17 +37,17 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
   readonly #kind: typeof frameKind.input | typeof frameKind.output;
   readonly #callId: number;
   readonly #offers: OfferListener | undefined;
-  /** What each item is sent with. Made with the first: a stream that is idle has neither. */
+  /** The head and the offer of the items. Made with the first item: an idle stream has neither. */
   #head: { readonly kind: number; readonly method: 0; readonly callId: number; word: number } | undefined;
   #offer: ((body: Uint8Array) => RendezvousBody) | undefined;
   #count = 0;
   #left = itemsInTurn;
   #producer: ItemProducer | undefined;
   #stopped = false;
-  /** The length of a long item that waits until the peer has pulled others; 0: none waits. */
+  /** The length of a long item that waits until the peer has pulled earlier items. 0: no item waits. */
   #waitingBytes = 0;
 
-  /** `offers` hears of the items that the peer pulls. */
+  /** `offers` is notified of the items that the peer pulls. */
   constructor(
     session: SessionContext,
     turns: SendTurns,
@@ -63,7 +63,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     this.#offers = offers;
   }
 
-  /** Items sent so far. */
+  /** The number of items sent. */
   get count(): number {
     return this.#count;
   }
@@ -77,7 +77,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     return !this.#stopped && this.#left > 0 && this.#maySend && !this.#turns.congested;
   }
 
-  /** The peer holds it back: its consumer takes nothing. */
+  /** The peer holds the sender back, because its consumer takes no items. */
   get heldBack(): boolean {
     return !this.#maySend;
   }
@@ -92,7 +92,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     if (this.#maySend) this.#turns.enroll(this);
   }
 
-  /** The peer takes so much more. False when no peer can mean that. */
+  /** The peer grants more credits. False for a grant that no honest peer sends. */
   addCredits(items: number, bytes: number): boolean {
     const hadSome = this.some;
     if (!this.add(items, bytes)) return false;
@@ -101,7 +101,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     return true;
   }
 
-  /** What was kept for peers is not any more. */
+  /** Memory for kept items has become free. */
   onRoom(): boolean {
     if (!this.#stopped && !this.#session.account.offers.fits(this.#waitingBytes)) return false;
     this.#waitingBytes = 0;
@@ -121,8 +121,8 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
   }
 
   /**
-   * Sends an item. It must be `ready`, or have been since the item was asked for. False: it has no room for the item, and
-   * is not ready until it has. Throws EncodeError or RpcError.
+   * Sends an item. The sender must be `ready`, or have been when the item was asked for. False: there is no room for
+   * the item, and the sender is not ready until there is. Throws EncodeError or RpcError.
    */
   send(value: unknown): boolean {
     const { outbox, services } = this.#session;
@@ -145,7 +145,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     return true;
   }
 
-  /** Nothing is sent any more. */
+  /** Stops sending. */
   stop(): void {
     this.#stopped = true;
     this.#producer = undefined;
@@ -168,10 +168,10 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
   }
 }
 
-/** What sends the inputs of a stream: a pump from an iterable, or a writer. */
+/** The source of a stream's inputs: a pump from an iterable, or a writer. */
 export interface InputSource {
   attach(sender: ItemSender): void;
   detach(): void;
-  /** The stream is over: `error` unless it ended well. */
+  /** The stream has ended, with `error` if it failed. */
   close(error: RpcError | undefined): void;
 }

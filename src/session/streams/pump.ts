@@ -10,7 +10,7 @@ import {
 } from "../../contract/schema.ts";
 import type { ItemProducer, ItemSender } from "./item-sender.ts";
 
-/** What a pump does with an item that fits: a server sends what the schema made of it, a client sends it as it was. */
+/** The form in which a pump sends an item: a server sends the schema's result, a client sends the original item. */
 export type PumpMode = "parsed" | "original";
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>;
@@ -19,8 +19,8 @@ const nothing = Symbol("nothing");
 
 /**
  * Takes items from an iterable, one after the other, and sends them as fast as the receiver takes them. It asks for an
- * item only when that could be sent, so only one item waits here. The owner of the items extends it, which saves
- * an object for each open stream.
+ * item only when that item could be sent, so only one item waits here. The owner of the items extends the class, which
+ * saves an object for each open stream.
  */
 export abstract class Pump implements ItemProducer {
   readonly #iterator: AnyIterator;
@@ -29,15 +29,15 @@ export abstract class Pump implements ItemProducer {
   #sender: ItemSender | undefined;
   /** The source has been asked for an item, or the item is being checked. */
   #asking = false;
-  /** An item that came when no sender was there to take it, or had no room for it. */
+  /** An item that came while there was no sender, or no room. */
   #held: unknown = nothing;
   #ended = false;
   #stopped = false;
 
   /**
-   * The code of `source` runs in the async context of now, or in the one that it is bound to.
+   * The code of `source` runs in the async context of the constructor's caller, or in the context that it is bound to.
    *
-   * @throws TypeError when `source` cannot be iterated, and whatever it throws.
+   * @throws TypeError when `source` cannot be iterated, and any error that it throws.
    */
   constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode) {
     this.#iterator = iteratorOf(itemsBoundTo(contextHere(), source));
@@ -56,13 +56,13 @@ export abstract class Pump implements ItemProducer {
   /** An item does not fit the contract. */
   protected abstract onItemMisfit(issues: string): void;
 
-  /** Sends by this sender from now on. */
+  /** Uses this sender from now on. */
   attach(sender: ItemSender): void {
     this.#sender = sender;
     this.onMaySend();
   }
 
-  /** There is no sender for a while. */
+  /** Removes the sender until the next `attach`. */
   detach(): void {
     this.#sender = undefined;
   }
@@ -72,8 +72,8 @@ export abstract class Pump implements ItemProducer {
   }
 
   /**
-   * Wants no more items: runs the `finally` of a generator. The promise resolves when the source has ended. One that
-   * waits for something ends when it has got that.
+   * Stops asking for items: runs the `finally` of a generator. The promise resolves when the source has ended. A source
+   * that waits for something ends when it has received that.
    */
   async stop(): Promise<void> {
     if (this.#stopped) return;
@@ -126,7 +126,7 @@ export abstract class Pump implements ItemProducer {
     this.#onFailed(error);
   };
 
-  /** Throws what its schema throws, or a source whose result is no result. */
+  /** Throws the errors of the schema, and an error for a source with an invalid result. */
   #onResult(result: IteratorResult<unknown>): void {
     if (this.#stopped) return;
     if (result.done) {
