@@ -12,8 +12,8 @@ interface AnyItems {
 }
 
 /**
- * Items whose iterator runs in the async context `here`. A generator's body would run in the contexts of those who ask
- * for its items, and those are turns of the engine. What is no iterable is returned as it is.
+ * Items with an iterator that runs in the async context `here`. Otherwise a generator's body would run in the contexts
+ * of its consumers, which are turns of the engine. A value that is not iterable is returned unchanged.
  */
 export function itemsBoundTo(here: AsyncResource, source: unknown): unknown {
   if (typeof source !== "object" || source === null || source instanceof BoundIterator) return source;
@@ -31,7 +31,7 @@ export function isIterator(source: unknown): boolean {
   return typeof source === "object" && source !== null && typeof (source as AnyItems).next === "function";
 }
 
-/** The results are those of the source: promises, or none where it is synchronous. */
+/** The results are those of the source: promises, or plain results of a synchronous source. */
 class BoundIterator {
   readonly #here: AsyncResource;
   readonly #source: AnyIterator;

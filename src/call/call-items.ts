@@ -10,11 +10,11 @@ export interface CallItems {
   readonly sent: number;
   /** An item of the peer's has come. */
   onItem(at: number, bodyBytes: number, flags: number): void;
-  /** The peer sends no more items after `count`. Only the caller of a stream says so. */
+  /** The peer sends no more items after `count`. Only the caller of a stream sends this. */
   onItemsEnd(count: number): void;
   /** The number of items and bytes that the peer takes in addition. */
   onCredits(items: number, bytes: number): void;
-  /** The call is over for its session: its number is free, and what it offered is not to be pulled any more. */
+  /** The call has ended for its session: its number is free, and its offered items will not be pulled. */
   onFinished(): void;
 }
 

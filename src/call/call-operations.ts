@@ -6,12 +6,12 @@ export interface OperationFailure {
 /**
  * What a handler has started in its call and may forget: transfers and pulls. A handler may return while they run. They then belong to the call: the server waits for them, and a failure fails the call.
  *
- * Two failures count: that of an operation that nobody awaited before the handler returned, and that of an operation
- * that fails afterwards. An operation that the handler awaited is the handler's business.
+ * Two failures count: the failure of an operation that was not awaited before the handler returned, and the failure of
+ * an operation that ends afterwards. The handler deals with operations that it awaited.
  */
 export class CallOperations {
   #open = 0;
-  /** Failures of operations that nobody has awaited, the first one first. */
+  /** Failures of operations that were not awaited, in order. */
   #unseen: OperationFailure[] | undefined;
   #failure: OperationFailure | undefined;
   #whenSettled: ((failure: OperationFailure | undefined) => void) | undefined;
@@ -44,22 +44,22 @@ export class CallOperations {
     if (this.#open === 0) this.#whenSettled(this.#failure);
   }
 
-  /** @internal An operation has failed, and nobody has awaited it. */
+  /** @internal An operation has failed, and was not awaited. */
   onUnseen(failure: OperationFailure): void {
     this.#unseen ??= [];
     this.#unseen.push(failure);
   }
 
-  /** @internal Somebody awaits the operation after all. */
+  /** @internal The operation is awaited after all. */
   onSeen(failure: OperationFailure): void {
     this.#unseen = this.#unseen?.filter((other) => other !== failure);
   }
 }
 
 /**
- * Settles the promise of an operation. When the promise rejects and nobody awaits it, the call has the failure, and no
- * rejection is left unhandled. The promise says in `then` that somebody awaits it. Without `operations` it is a promise
- * like others.
+ * Settles the promise of an operation. When the promise rejects without being awaited, the call takes the failure, and
+ * no rejection is left unhandled. `then` of the promise reports that it is awaited. Without `operations` the promise is
+ * an ordinary one.
  */
 export class CallSettler<T> {
   #promise: Promise<T> | undefined;
@@ -116,7 +116,7 @@ export class CallSettler<T> {
 
 /**
  * The promise of an operation that a handler started in its call. A handler may forget it: the call ends after the
- * operation has, and fails by its failure if nobody has awaited that.
+ * operation, and fails with it if the promise was not awaited.
  */
 export class CallPromise<T> extends Promise<T> {
   readonly #settler: CallSettler<T>;

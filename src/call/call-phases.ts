@@ -16,7 +16,7 @@ export type SlowOutgoing = Pick<
 /** A call that was made here, as far as its phases go. */
 export type TimedOutgoing = Pick<OutgoingCall, "connectingUs" | "sentUs" | "pullingUs">;
 
-/** Who receives a call that has ended: listeners of slow and failed calls too, or only listeners of every call. */
+/** The receivers of an ended call: listeners of slow and failed calls too, or only listeners of every call. */
 export type Audience = "all" | "tails";
 
 /** Reports a call that was made here and has ended. `error`: its message. */

@@ -26,7 +26,7 @@ export class ContextValues {
   /** Made by the first `set`: most calls have none. */
   #values: Map<ContextKey<unknown>, unknown> | undefined;
 
-  /** The value; undefined if nobody has set one. */
+  /** The value. Undefined if it was never set. */
   get<T>(key: ContextKey<T>): T | undefined {
     return this.#values?.get(key) as T | undefined;
   }

@@ -4,9 +4,8 @@ import type { IncomingCall } from "./incoming-call.ts";
 /** The call that the code running now serves, through awaits, timers and callbacks. */
 const storage = new AsyncLocalStorage<IncomingCall | undefined>();
 /**
- * Before Node 24 an AsyncLocalStorage that was entered once makes every promise of the process dearer. So it is entered
- * only around handlers, and only where somebody can ask: a process that only serves, and one that only calls, pay for
- * none of this.
+ * Before Node 24, every promise of a process costs more once an AsyncLocalStorage was entered. So it is entered only
+ * around handlers, and only when calls can ask for it. A process that only serves, or only calls, does not pay for it.
  */
 let wanted = false;
 let entered = false;
@@ -16,7 +15,7 @@ export function wantCurrentCall(): void {
   wanted = true;
 }
 
-/** The same, asked for by the handler of `call`: where nobody had asked before, it has begun without. */
+/** The same for the handler of `call`. If this is the first request for it, the handler began without it. */
 export function wantCurrentCallIn(call: IncomingCall): void {
   if (wanted) return;
   wanted = true;
@@ -37,9 +36,8 @@ export function serveInside<I, C>(
 }
 
 /**
- * The call that the running code serves, as long as it says anything about what that code does now: while it is open,
- * and when it was ended against its handler's will. What a handler has left running when it had answered is nobody's
- * call.
+ * The call that the running code serves, while it is open or after it ended early. Code that still runs after its
+ * handler has answered serves no call.
  */
 export function currentCall(): IncomingCall | undefined {
   if (!entered) return undefined;

@@ -23,8 +23,8 @@ import { CallOperations } from "./call-operations.ts";
  *   open    session lost                   answered  signal fires
  *   ended   last transfer has completed    answered  terminal frame sent
  *
- * The terminal frame waits for the call's own transfers because it is the promise to the caller that its regions are
- * not touched any more.
+ * The terminal frame waits for the call's own transfers, because it promises the caller that its regions are no longer
+ * touched.
  */
 export type IncomingPhase = "open" | "ended" | "answered";
 
@@ -46,7 +46,9 @@ export interface Answering {
   onOverdue?(call: IncomingCall): void;
 }
 
-/** What a call waits for: its turn, the handler of another attempt, or its own handler where that holds a place. */
+/**
+ * The wait of a call: for its turn, for the handler of another attempt, or for its own handler when that holds a place.
+ */
 export interface Awaited {
   /** Whether no handler has begun because other handlers must end first. */
   readonly queued?: boolean;

@@ -24,13 +24,13 @@ export interface MiddlewareCall {
   /** The peer: at the client the URL or name that was connected to, at the server the caller's address. */
   readonly peer: string;
   /**
-   * At the server: who calls, as it was proven when the session opened; undefined for a peer that proves nothing. At the
-   * client undefined: the call may go to one of several peers.
+   * At the server: the caller's identity, as it was proven when the session opened. Undefined for a peer without a
+   * proof. At the client undefined: the call may go to one of several peers.
    */
   readonly identity: Identity | undefined;
   /**
-   * Whether nobody but the peer can read what is sent: each session that the call may use is sealed, or does not leave
-   * this host. Send secrets, such as tokens, only then.
+   * Whether only the peer can read what is sent: each session that the call may use is sealed, or does not leave this
+   * host. Send secrets, such as tokens, only then.
    */
   readonly isConfidential: boolean;
   /** Fires when the call is cancelled, its time is up, or the connection is lost. */
@@ -40,13 +40,14 @@ export interface MiddlewareCall {
   /** The metadata of the request. Middleware of the client may change it before `next()`. */
   readonly metadata: Metadata;
   /**
-   * What the server says before its first item or its answer. Middleware of the server may change it until it is sent. At
-   * the client it is there when `next()` has resolved.
+   * The metadata that the server sends before its first item or its answer. Middleware of the server may change it
+   * until it is sent. At the client it is there when `next()` has resolved.
    */
   readonly headers: Metadata;
   /**
-   * What the server says with its answer or error. Middleware of the server may change it until the call ends. At the
-   * client it is there when `next()` has settled; where `next()` resolves to items, when these have ended.
+   * The metadata that the server sends with its answer or error. Middleware of the server may change it until the call
+   * ends. At the client it is there when `next()` has settled; when `next()` resolves to items, after the items have
+   * ended.
    */
   readonly trailers: Metadata;
   /**
@@ -66,10 +67,10 @@ export interface MiddlewareCall {
 }
 
 /**
- * Goes on with the call: through the middleware that follows, then to the peer or to the handler. Resolves to the
- * output, or rejects with the error of the call. The output of a stream whose items the server sends is an iterable. It
- * is there when the headers, the first item or the end has come, and a stream that fails before that rejects. `next` may
- * be called several times, or never.
+ * Continues the call: through the following middleware, then to the peer or to the handler. Resolves to the output, or
+ * rejects with the error of the call. The output of a stream whose items the server sends is an iterable. It is there
+ * when the headers, the first item or the end has come, and a stream that fails before that rejects. `next` may be
+ * called several times, or never.
  */
 export type Next = () => Promise<unknown>;
 

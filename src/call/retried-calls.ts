@@ -5,7 +5,7 @@ import type { Callee } from "./outgoing-call.ts";
 
 /** A call between its first attempt and its end. */
 export interface Retried {
-  /** There will be no session any more to try it in. */
+  /** The peer was closed: no session for another attempt will open. */
   onPeerClosed(error: RpcError): void;
 }
 
@@ -13,9 +13,8 @@ export interface Retried {
 const maxCallers = 256;
 
 /**
- * What a peer, or a balanced peer, keeps for calls to it that may be tried more than once: who is calling, as the
- * peer's replay cache knows us, and which of those calls are open. A peer that is closed must not leave one waiting for
- * its next attempt.
+ * The state of a peer, or a balanced peer, for calls that may make several attempts: the caller's number for each
+ * replay cache, and the open calls. When the peer is closed, no call may wait for its next attempt.
  */
 export class RetriedCalls {
   /** Never sent. A balanced peer's calls go to several peers, and each knows us by another number made from it. */
@@ -45,7 +44,7 @@ export class RetriedCalls {
     return this.#last;
   }
 
-  /** This sequence will not be asked for any more. */
+  /** The sequence will not be sent again. */
   settle(sequence: number): void {
     this.#sequences.delete(sequence);
   }

@@ -61,8 +61,8 @@ export interface ClientOptions {
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority | undefined;
   /**
-   * Which implementation of the service is called, where the server has named it by `implement(service, handlers,
-   * { instance })`. Calls fail with `unimplemented` when the server has no such instance. Default: the one without a name.
+   * The implementation of the service to call, as named by the server's `implement(service, handlers, { instance })`.
+   * Calls fail with `unimplemented` when the server has no such instance. Default: the implementation without a name.
    */
   readonly instance?: string | undefined;
   /**
@@ -137,7 +137,7 @@ export interface StreamCallOptions extends Omit<CallOptions, "timeoutMs" | "atte
 export interface ClientCallOptions {
   readonly call: CallOptions;
   readonly stream: StreamCallOptions;
-  /** A one-way call is made once: after it has left, nobody knows whether it was executed. */
+  /** A one-way call makes one attempt: after it has left, its caller does not know whether it was executed. */
   readonly oneWay: Pick<
     CallOptions,
     "timeoutMs" | "inherit" | "whenFull" | "priority" | "metadata" | "middleware" | "context" | "signal"

@@ -3,7 +3,7 @@ import type { RpcError, RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { ErrorDeclarations } from "../contract/declared-error.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
 
-/** What came of a schema: the verdict, or a promise of it from an asynchronous one. */
+/** The result of a schema: the verdict, or a promise of it from an asynchronous schema. */
 export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
 
 /** A user's call, as what checks its values ends it. */
@@ -97,7 +97,7 @@ export function onSchemaThrew(call: CheckedCall, cause: unknown): void {
   if (!call.settled) call.fail("internal", "a schema of the contract threw", { cause });
 }
 
-/** What an error made for a whole session, or read from a frame, says of each call that it ends. */
+/** The fields of an error for a whole session, or from a frame, for each call that the error ends. */
 function restated(error: RpcError): RpcErrorOptions {
   const { code, origin, retryable, retryAfterMs, fabric, notExecuted, trailers } = error;
   return {

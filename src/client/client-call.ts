@@ -11,7 +11,7 @@ import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew 
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { CallSession } from "./session-source.ts";
 
-/** Stands for an input that is not kept. */
+/** Replaces an input that is not kept. */
 const notKept = Symbol("not kept");
 
 type Resolve = (value: unknown) => void;
@@ -144,7 +144,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     this.target = session;
     try {
       session.request(this, number, endMs, input, nowMs);
-      // Given up from inside the encoding, before the request had left.
+      // The call was given up during the encoding, before the request had left.
       if (this.phase === "settled") session.cancel(this);
     } catch (error) {
       // A getter of the input may have ended the call before it threw.
@@ -160,7 +160,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     const { waitForReady, hasOthers, engine } = this.method.source;
     if (!waitForReady && !hasOthers) return this.failWith(error, false);
     this.beginAgain();
-    // Listeners of the session must hear first that it has ended.
+    // Listeners of the session must first be notified that it has ended.
     queueMicrotask(() => {
       if (!this.settled) this.find(input, engine.clock.now());
     });
@@ -194,8 +194,8 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   }
 
   /**
-   * Whether the peer takes no calls any more and has certainly not executed this one. Another peer, or the next life of
-   * this one, can then be asked at once, whatever the method: such a request counts as none ("transparent retry", gRFC
+   * Whether the peer takes no more calls and has certainly not executed this one. Another peer, or the next incarnation
+   * of this one, can then receive it at once, for any method. Such a request does not count ("transparent retry", gRFC
    * A6). What goes along with a call has one try.
    */
   protected wasTurnedAway(error: RpcError): boolean {
@@ -244,7 +244,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     this.#resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
-  /** Its caller gets its value, or a promise that is rejected. Called once. */
+  /** The caller receives the value, or a promise that rejects. Called once. */
   #resolve(value: unknown): void {
     const resolve = this.#caller as Resolve | undefined;
     this.#caller = resolve === undefined ? value : undefined;

@@ -19,7 +19,7 @@ import type { SessionSource } from "./session-source.ts";
 /** What all methods of a client share. */
 export interface ClientTerms {
   readonly source: SessionSource;
-  /** What the client says of attempts. */
+  /** The client's options for attempts. */
   readonly attempts: AttemptOptions;
   readonly budget: RetryBudget;
   readonly inherit: boolean;
@@ -86,7 +86,7 @@ export class ClientMethod implements RequestTerms {
   /** The attempts of calls that set none themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
-  /** Where its number was looked up last. */
+  /** The method numbers of the last look-up. */
   #numbers: MethodNumbers | undefined;
   #edition = 0;
   #number = -1;
@@ -153,7 +153,7 @@ export class ClientMethod implements RequestTerms {
     return resolvePolicy(this.#attempts, call);
   }
 
-  /** The metadata of a call that says this, made for `around`; undefined when it carries none. */
+  /** The metadata of a call with these options, made for `around`. Undefined without metadata. */
   metadataFor(
     options: CallOptions | undefined,
     around: IncomingCall | undefined,
@@ -168,7 +168,7 @@ export class ClientMethod implements RequestTerms {
   }
 
   /**
-   * The block of a call that says this, made for `around`; undefined when it carries none.
+   * The block of a call with these options, made for `around`. Undefined without metadata.
    *
    * @throws RpcError `invalid_argument` beyond a limit.
    */

@@ -38,7 +38,7 @@ const Flows = service("flows.v1", {
 /** A function of a client for a program without types. */
 type Loose = ((...args: unknown[]) => unknown) & { readonly result?: Loose; readonly open?: Loose };
 
-/** A peer whose session is opened, or fails, when the test says so. */
+/** A peer whose session opens or fails on demand. */
 function unreachable() {
   const host = new FakeServices();
   let fail!: (error: unknown) => void;

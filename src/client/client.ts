@@ -84,8 +84,8 @@ function make(
 }
 
 /**
- * Makes a function of a method whose requests belong to a call. Users see that call alone: no middleware, no count and no
- * log has its requests.
+ * Makes a function of a method whose requests belong to another call. Users see only that call: middleware, counts and
+ * logs leave its requests out.
  */
 function requestFunction(source: SessionSource, number: number, { output }: AnyMethod): unknown {
   const call = async (input: unknown, { timeoutMs = defaultTimeoutMs, signal }: CallOptions = {}) => {

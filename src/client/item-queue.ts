@@ -23,11 +23,11 @@ interface WaitingItem {
  *   closed  nothing is taken any more
  */
 export abstract class ItemQueue {
-  /** The schema of an item that the user sends; undefined where it is checked elsewhere. */
+  /** The schema of an item that the user sends. Undefined when the item is checked elsewhere. */
   readonly #validator: Validator | undefined;
   readonly #waiting: WaitingItem[] = [];
   #isEnded = false;
-  /** Why nothing is taken any more. */
+  /** The reason why no more items are taken. */
   #closed: RpcError | undefined;
   #whenEnded: (() => void) | undefined;
 
@@ -53,7 +53,7 @@ export abstract class ItemQueue {
     return this.#closed !== undefined;
   }
 
-  /** @throws Rejects as `ItemWriter.send` says. */
+  /** @throws Rejects like `ItemWriter.send`. */
   send(item: unknown): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#isEnded) return Promise.reject(precondition("send after end: the stream takes no more items"));
@@ -126,7 +126,7 @@ export abstract class ItemQueue {
     return first;
   }
 
-  /** Nothing is taken any more: those that wait, and those that come, are refused with `why`. */
+  /** Stops taking items: waiting and later items are refused with `why`. */
   protected takeNoMore(why: RpcError): void {
     this.#closed = why;
     for (const { reject } of this.#waiting.splice(0)) reject(why);
@@ -212,7 +212,7 @@ const done: Result = Object.freeze({ done: true, value: undefined });
  */
 export class ReadInputs extends ItemQueue implements ItemReader {
   readonly #waiters: Waiter[] = [];
-  /** The error of the stream that the reader has left, where it has one. */
+  /** The error of the stream that the reader has left, if it has one. */
   readonly #whyLeft: () => RpcError | undefined;
   #isOver = false;
   /** The error that the reader is still to receive. */
@@ -237,7 +237,7 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     });
   }
 
-  /** The reader wants no more: the stream has failed, or middleware goes on without the rest. */
+  /** The reader wants no more items: the stream has failed, or middleware continues without the rest. */
   return(): Promise<Result> {
     this.#unread = undefined;
     if (!this.isClosed) this.takeNoMore(this.#whyLeft() ?? precondition("the stream takes no more items"));

@@ -39,8 +39,8 @@ export function callThrough(
 }
 
 /**
- * A call as middleware of the client has it. Its deadline covers all of it: middleware that waits too long ends with
- * `deadline_exceeded`, and calls that it makes again share the time that is left.
+ * A call inside the client's middleware. Its deadline covers all of it: middleware that waits too long ends with
+ * `deadline_exceeded`. Calls that the middleware makes again share the remaining time.
  */
 export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   readonly side = "client";
@@ -65,7 +65,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   #endMs = Number.POSITIVE_INFINITY;
   /** Calls that its middleware has made by `next()` and that have not ended. */
   #underWay = 0;
-  /** Its time is up, and the call that it waits for is about to say where it went. */
+  /** The deadline has passed, and the inner call is about to report where the time went. */
   #isLate = false;
   /** What the last `next()` gave. */
   #made: Promise<unknown> | undefined;
@@ -274,7 +274,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     this.end(this.errorOf(code, message, more));
   }
 
-  /** Ends it with `error`, whatever its middleware does. */
+  /** Ends the call with `error`, in any state of its middleware. */
   protected end(error: RpcError): void {
     if (this.#ended !== undefined) return;
     this.#settle();

@@ -12,7 +12,7 @@ import type { RetryPolicy } from "./retry-policy.ts";
 import type { CallSession } from "./session-source.ts";
 
 /**
- * A call with retries or a time limit for each attempt. Beside what `AttemptedCall` has:
+ * A call with retries or a time limit for each attempt. It adds to `AttemptedCall`:
  *
  *   from      event                                                  to        effect
  *   waiting   memory granted to a peer that is lost and may live on  settled   `unavailable`
@@ -22,12 +22,12 @@ export class RetriedCall extends AttemptedCall {
   readonly promise: Promise<unknown>;
   readonly terms: CallTerms;
   #resolve!: (value: unknown) => void;
-  /** Started and not yet given up; a settled one is kept while its server may still be at it. */
+  /** Attempts that were started and not given up. A settled attempt is kept while its server may still execute it. */
   #attempts: Attempt[] = [];
   #lastError: RpcError | undefined;
   /** An attempt has granted memory: its server cannot know it again. */
   #hasGranted = false;
-  /** What it is known by where it can be known again; 0 while it is known by nothing. */
+  /** The call's sequence number, if the method has `replay`. 0 before it has one. */
   #sequence = 0;
   /** The back-off is over, and the memory that the last attempt granted is awaited. */
   #awaitsGrants = false;
@@ -58,8 +58,7 @@ export class RetriedCall extends AttemptedCall {
     this.#awaitsGrants = granting.length > 0;
     if (!this.#awaitsGrants) super.tryAgain();
     else if (granting.some(({ grantsHeld }) => grantsHeld)) {
-      // No terminal frame will come, and the keys are still good: nobody knows when, if ever, the memory can be granted
-      // again.
+      // No terminal frame will come, and the keys are still valid. So the memory may never be free for another grant.
       const message = `${this.peerName} is lost and may still access memory that an attempt granted`;
       this.fail("unavailable", message, this.#because());
     }
@@ -70,7 +69,7 @@ export class RetriedCall extends AttemptedCall {
   }
 
   /**
-   * Who a request is to the peer of this session; undefined when it stands for itself.
+   * The identity of a request for the peer of this session. Undefined: the request is sent once.
    *
    * @throws RpcError when it may not be sent there.
    */

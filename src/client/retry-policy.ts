@@ -40,7 +40,7 @@ export interface ClientRetryOptions extends RetryOptions {
 export interface AttemptOptions {
   /** Time for one attempt, connecting included, in milliseconds. Default: the time that the call has left. */
   readonly attemptTimeoutMs?: number | undefined;
-  /** Repeats failed attempts where that is safe; false: never. Default: never. */
+  /** Repeats failed attempts when that is safe. False: never. Default: never. */
   readonly retry?: RetryOptions | false | undefined;
 }
 

@@ -33,9 +33,9 @@ export interface SessionPeerStats extends Traffic {
 }
 
 /**
- * The peer of one session, whichever side has connected: the caller of a handler (`call.caller`), the peer of an event,
- * or an entry of `engine.peers()`. It is the same object in all three. Calls go over this session only. When it ends,
- * open calls fail, later ones fail at once with `unavailable`, and none goes to a successor at the same address.
+ * The peer of one session, from either side: the caller of a handler (`call.caller`), the peer of an event, or an entry
+ * of `engine.peers()`. It is the same object in all three. Calls go over this session only. When it ends, open calls
+ * fail, later ones fail at once with `unavailable`, and none goes to a successor at the same address.
  */
 export class SessionPeer {
   readonly #clients: SessionClients;
@@ -54,7 +54,7 @@ export class SessionPeer {
     return this.#clients.state;
   }
 
-  /** Who the peer has proven to be; undefined for a peer that proves nothing. */
+  /** The identity that the peer has proven. Undefined for a peer without a proof. */
   get identity(): Identity | undefined {
     return this.#clients.context.identity;
   }
@@ -74,7 +74,7 @@ export class SessionPeer {
     return this.#clients.context.methods.names();
   }
 
-  /** Whether nobody but the peer can read what is sent: the session is sealed, or does not leave this host. */
+  /** Whether only the peer can read what is sent: the session is sealed, or does not leave this host. */
   get isConfidential(): boolean {
     return this.#clients.isConfidential;
   }
@@ -116,7 +116,7 @@ export class SessionClients implements SessionPart, SessionSource {
     this.context = context;
   }
 
-  /** Made when somebody asks for it. */
+  /** Made on demand. */
   get peer(): SessionPeer {
     this.#peer ??= new SessionPeer(this);
     return this.#peer;

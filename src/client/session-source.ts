@@ -11,13 +11,13 @@ import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 export interface CallSession {
   readonly peerName: string;
   readonly state: SessionState;
-  /** The peer takes no new calls any more: it drains, or the session has ended. */
+  /** The peer takes no more calls: it drains, or the session has ended. */
   readonly takesNoCalls: boolean;
   /** The incarnation of the peer's engine; undefined while the session opens. */
   readonly incarnation: bigint | undefined;
   /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;
-  /** Who counts the ends of calls that had left, if anybody does. */
+  /** Counts the ends of calls that had left. Undefined without a counter. */
   readonly listener: { onSettled(code: RpcCode | "ok"): void } | undefined;
   /** The session itself, for its other parts. */
   readonly context: SessionContext;
@@ -30,7 +30,7 @@ export interface CallSession {
   cancel(call: OutgoingCall): void;
 }
 
-/** Where a client gets the session for its next call: a peer. */
+/** The source of the session for a client's next call: a peer. */
 export interface SessionSource {
   readonly engine: EngineServices;
   /** The peer's URL or name, for errors. */
@@ -39,17 +39,17 @@ export interface SessionSource {
   readonly isConfidential: boolean;
   /** Its calls that may be tried more than once. */
   readonly retried: RetriedCalls;
-  /** For good: there will never be a session again. */
+  /** The source is closed: no session will open again. */
   readonly closed: boolean;
   /** Calls wait while there is no session, and those that have not left when one is lost ask for another. */
   readonly waitForReady: boolean;
   /** Several peers may take a call: one that was certainly not executed by the first goes to another. */
   readonly hasOthers: boolean;
   /**
-   * The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who
-   * wants it: its end ends the wait.
+   * The open session, at once, or a promise of an opening one. Throws or rejects with RpcError. The end of `call` ends
+   * the wait.
    */
   session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession>;
-  /** Sends a control request. Undefined where calls go to whichever session there is. */
+  /** Sends a control request. Undefined when calls may use any session. */
   ask?(method: number, input: unknown, options: ControlRequestOptions): Promise<unknown>;
 }

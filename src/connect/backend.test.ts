@@ -36,7 +36,7 @@ describe("an outlier", () => {
     ]);
   });
 
-  /** What is said of 50 calls of which every `nth` fails, and of none before the last. */
+  /** The outcome of 50 calls of which every `nth` fails; undefined before the last call. */
   const verdictOn = (nth: number, failureShare: number) => {
     const outlier = new Outlier({ ...options, failureShare });
     const verdicts = Array.from({ length: 50 }, (_, i) =>

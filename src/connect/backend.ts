@@ -84,12 +84,15 @@ export class Backend implements Candidate, ConnectionListener {
     return state === "connected" || state === "suspect";
   }
 
-  /** Why a service does not serve here, "" where no reason is given; undefined: it does, or nothing is known. */
+  /**
+   * The reason why a service does not serve here, or "" without a reason. Undefined when it serves, or nothing is
+   * known.
+   */
   unhealthyReason(service: string): string | undefined {
     return this.connection.unhealthyReason(service);
   }
 
-  /** What of a method it lacks; "" where it serves the method, or nothing is known. */
+  /** What the backend lacks for a method. "" when it serves the method, or nothing is known. */
   lackOf(service: string, method: string): string {
     return this.connection.lackOf(service, method);
   }
@@ -124,8 +127,8 @@ export class Backend implements Candidate, ConnectionListener {
   }
 
   /**
-   * Connects now, and goes on trying in the background until it is connected or retired. Rejects with the error of the
-   * first try.
+   * Connects now, and continues trying in the background until it is connected or retired. Rejects with the error of
+   * the first try.
    */
   async connect(): Promise<void> {
     this.#cancelTry?.();
@@ -151,7 +154,7 @@ export class Backend implements Candidate, ConnectionListener {
     this.onChanged();
   }
 
-  /** It gets no new calls, and is closed when those in flight have ended. */
+  /** The backend takes no new calls. It is closed when the calls in flight have ended. */
   retire(onDone: () => void): void {
     this.#leave();
     const closeIfDone = (): void => {
@@ -180,7 +183,7 @@ export class Backend implements Candidate, ConnectionListener {
   }
 }
 
-/** The time between looks at a retired backend, until its last call has ended. */
+/** The time between checks of a retired backend, until its last call has ended. */
 const retiredLookMs = 50;
 
 /** Failures of the server, not of the call. */
@@ -201,9 +204,10 @@ const judgedCalls = 50;
 export type OutlierVerdict = "consecutive" | "share" | undefined;
 
 /**
- * Whether one peer is ejected. Two rules of Envoy's outlier detection, of which gRPC has the like (gRFC A50):
+ * Whether one peer is ejected. Two rules of Envoy's outlier detection, which gRPC has too (gRFC A50):
  * - Failures in a row. A success between forgives them.
- * - The share of failures among the last calls, beside that of the others. It finds who fails every second call.
+ * - The share of failures among the last calls, compared with that of the other backends. It finds a backend that fails
+ *   every second call.
  *
  * A time of good behaviour as long as the last ejection forgives one ejection.
  */
@@ -237,7 +241,7 @@ export class Outlier {
 
   /** A call to it has ended. Whether it should be ejected now; by its share only if the others fail less. */
   settled(code: RpcCode | "ok"): OutlierVerdict {
-    // Nobody waited for the answer: it would have been neither.
+    // The caller stopped waiting, so the call was neither a success nor a failure.
     if (code === "cancelled") return undefined;
     const { consecutiveFailures, failureShare } = this.#options;
     this.#calls++;

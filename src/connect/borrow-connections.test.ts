@@ -7,8 +7,8 @@ import { BorrowConnections } from "./borrow-connections.ts";
 const urls = ["tcp://127.0.0.1:7001", "tcp://127.0.0.1:7002"];
 
 /**
- * Borrows by a connect that takes all of its time but `leaveMs`, and fails; nothing else takes any. Returns what the
- * borrower hears, and which addresses were tried.
+ * Borrows by a connect that takes all of its time but `leaveMs`, and fails. Nothing else takes time. Returns the
+ * borrower's outcome, and the addresses that were tried.
  */
 async function borrowFrom(timeoutMs: number, leaveMs: number): Promise<{ message: string; tried: string[] }> {
   let nowMs = 0;

@@ -26,7 +26,7 @@ export interface EjectionOptions {
   /** Failed calls in a row after which a backend is ejected. Default 5. */
   readonly consecutiveFailures?: number | undefined;
   /**
-   * The share of a backend's calls, above 0 to 1, that must fail until it is ejected, where the other backends fail at
+   * The share of a backend's calls, above 0 to 1, that must fail before it is ejected. The other backends must fail at
    * most half as large a share. Judged after every 50 calls to the backend. Default 0.3; 1 leaves it to
    * `consecutiveFailures`.
    */
@@ -133,8 +133,8 @@ export interface ReconnectOptions {
   /**
    * What new calls do while the peer is lost. `fail`: the first call tries once to connect, and calls that come
    * meanwhile share the attempt. `wait`: the peer keeps trying while any call waits, and each call waits until its own
-   * deadline; `engine.connect` resolves although nobody answers yet. Calls that were in flight when the peer was lost
-   * fail in both cases. Default `fail`.
+   * deadline; `engine.connect` resolves although no engine answers yet. Calls that were in flight when the peer was
+   * lost fail in both cases. Default `fail`.
    */
   readonly whileLost?: "fail" | "wait" | undefined;
   /**

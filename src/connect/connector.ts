@@ -51,9 +51,9 @@ interface ConnectionTerms {
 }
 
 /**
- * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost
- * without a trace: libfabric's tcp drops what is posted to an address before it has seen the end of the former
- * connection there, as when a server has just been restarted.
+ * The wait for an answer to the first hello before another is sent; each further wait is twice as long. A hello can be
+ * lost silently. After the end of a connection, libfabric's tcp drops messages to its address until it has noticed that
+ * end, for instance when a server has just been restarted.
  */
 const firstAttemptMs = 1000;
 
@@ -64,8 +64,8 @@ const firstAttemptMs = 1000;
 const lostHelloPause = { baseDelayMs: 5, maxDelayMs: 500 };
 
 /**
- * EIO and ECANCELED are what verbs says of a message whose connection broke, ENOTCONN what tcp says, and ECANCELED what a
- * broken connection over tcp ends a session with. Until the welcome has come, only the hello was sent. The welcome may
+ * EIO and ECANCELED are the errors of verbs for a message on a broken connection, and ENOTCONN is that of tcp. A broken
+ * connection over tcp ends a session with ECANCELED. Before the welcome comes, only the hello was sent. The welcome may
  * be lost too.
  */
 function isLostHello(error: unknown): boolean {
@@ -76,7 +76,7 @@ function isLostHello(error: unknown): boolean {
 
 const lostHelloCodes: ReadonlySet<number> = new Set([5, 107, 125]);
 
-/** The route to a peer, where the port connects for it. */
+/** The route to a peer, if the port connects for it. */
 async function routeTo(port: Port, target: Target, url: string, timeoutMs: number): Promise<Route> {
   try {
     return await port.route(target, timeoutMs);
@@ -86,7 +86,7 @@ async function routeTo(port: Port, target: Target, url: string, timeoutMs: numbe
   }
 }
 
-/** Enters a peer's address into the port. The error names the URL and says what to do. */
+/** Enters a peer's address into the port. The error names the URL and the remedy. */
 function admit(port: Port, address: Uint8Array, url: string): number {
   try {
     return port.admit(address);
@@ -164,7 +164,7 @@ export class Connector {
     const { timeoutMs } = resolveBalanceOptions(options, this.#timeoutMs);
     const [balanced, backends] = this.#balance(where, options);
     try {
-      // A resolver may never say anything.
+      // A resolver may never report anything.
       await withTimeout(timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
     } catch (error) {
       // A fixed list without a URL stays empty.
@@ -176,7 +176,7 @@ export class Connector {
     return balanced;
   }
 
-  /** A balanced peer whose calls wait for what its resolver says first. */
+  /** A balanced peer whose calls wait for the first report of its resolver. */
   lazyBalanced(resolver: Resolver, options: BalanceOptions): BalancedPeer {
     return this.#balance(resolver, options)[0];
   }
@@ -350,7 +350,7 @@ export class Connector {
     }
   }
 
-  /** Ends the session with an engine that is not meant. @throws RpcError that says so. */
+  /** Ends the session with an engine of another incarnation. @throws RpcError with that reason. */
   #assertMeant(
     session: Session,
     url: string,

@@ -83,7 +83,7 @@ it("a connection to a peer that is away has only so many calls wait for it, and 
   const beyond = () => connection.session(new FakeCall());
   expect(beyond).toThrow("1024 calls wait for a session with mem://away, the limit is reached");
   for (const call of calls) call.phase = "settled";
-  // Not looked at again at once.
+  // Not checked again at once.
   expect(beyond).toThrow(expect.objectContaining({ code: "resource_exhausted" }));
   host.clock.advance(100);
   waits.push(

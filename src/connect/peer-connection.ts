@@ -20,9 +20,9 @@ import { isNewer, type ToldHealth } from "../wire/handshake.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
 
-/** What the backend of a connection hears beyond the connection's events. */
+/** Events for the backend of a connection, beyond the connection's events. */
 export interface ConnectionListener extends CallEndListener {
-  /** The engine has said what it serves, or which of its services do not serve now. */
+  /** The engine has reported its services, or which of its services do not serve now. */
   onServices(): void;
   /** The connection has been closed; its session has ended. */
   onClosed(reason: RpcError): void;
@@ -35,7 +35,7 @@ export interface ConnectionOptions {
   readonly reconnect: Complete<ReconnectOptions>;
   readonly window?: { readonly maxWaiting: number } | undefined;
   readonly onClosed?: ((connection: PeerConnection) => void) | undefined;
-  /** Where the same engine can be reached besides. `open` tries them in order. */
+  /** Further URLs of the same engine. `open` tries them in order. */
   readonly otherUrls?: readonly string[] | undefined;
 }
 
@@ -44,7 +44,7 @@ export interface ConnectionOptions {
  * It knows nothing of other backends.
  */
 export class PeerConnection implements SessionSource, SessionObserver {
-  /** Where the engine can be reached, the best first. */
+  /** The URLs of the engine, the best first. */
   readonly urls: readonly string[];
   /** The URL of the present connection, or of the last one. Before the first connection: the first of `urls`. */
   url: string;
@@ -64,7 +64,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
   /** The calls on it. */
   #exchange: Exchange | undefined;
   #suspected = false;
-  /** What the engine has said of its services. Undefined: all serve. */
+  /** The engine's last report about its services. Undefined: all serve. */
   #health: ToldHealth | undefined;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
@@ -122,13 +122,16 @@ export class PeerConnection implements SessionSource, SessionObserver {
     return this.#session?.methods.names() ?? [];
   }
 
-  /** Why a service does not serve there, "" where no reason is given; undefined: it does, or nothing is known. */
+  /**
+   * The reason why a service does not serve there, or "" without a reason. Undefined when it serves, or nothing is
+   * known.
+   */
   unhealthyReason(service: string): string | undefined {
     for (const [name, reason] of this.notServing) if (name === "" || name === service) return reason;
     return undefined;
   }
 
-  /** What of a method the engine lacks; "" where it serves the method, or is not connected. */
+  /** What the engine lacks for a method. "" when it serves the method, or is not connected. */
   lackOf(service: string, method: string): string {
     return this.current === undefined ? "" : (this.#session?.methods.lackOf(service, method) ?? "");
   }
@@ -159,7 +162,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
     return calls?.state === "open" ? calls.window.stats() : noWindow;
   }
 
-  /** The session that is open, also while the peer drains: control requests go on then. */
+  /** The open session, also while the peer drains: control requests continue then. */
   get current(): Exchange | undefined {
     return this.#session?.state === "open" ? this.#exchange : undefined;
   }
@@ -174,7 +177,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
    * the wait. Throws or rejects with RpcError.
    */
   session(call?: OutgoingCall): CallSession | Promise<CallSession> {
-    // The usual way first: the session is open, and nobody drains.
+    // The usual case first: the session is open, and neither side drains.
     if (this.calls?.takesNoCalls === false && this.engine.gate.calls) return this.calls;
     const session = this.#session;
     if (!this.engine.gate.calls && call?.again !== true) throw drainingError("this engine", "local");
@@ -264,7 +267,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
 
   // ---- called by the set that it belongs to ------------------------------------------------------
 
-  /** The engine of that incarnation has ended for certain: nothing of it touches this side's memory any more. */
+  /** The engine of that incarnation has certainly ended: it can no longer touch this side's memory. */
   onGone(incarnation: bigint): void {
     const session = this.#session;
     if (session?.remote?.incarnation !== incarnation) return;
@@ -318,7 +321,7 @@ class Reconnector {
   }
 
   /**
-   * The next session; all who ask meanwhile share it.
+   * The next session. All callers meanwhile share it.
    *
    * @throws RpcError `resource_exhausted` when no more calls may wait.
    */
@@ -353,7 +356,7 @@ class Reconnector {
     this.#forgetSettled();
   }
 
-  /** Calls that have been given up. */
+  /** Calls that their callers have given up. */
   #forgetSettled(): void {
     for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
   }
@@ -400,7 +403,7 @@ class Reconnector {
     }
   }
 
-  /** A peer that drains gets no other hello while it has a session with this engine. */
+  /** A draining peer receives no other hello while it has a session with this engine. */
   #drained(): Promise<void> | undefined {
     if (this.#peer.current === undefined) return undefined;
     return new Promise((resolve) => {
@@ -418,12 +421,14 @@ class Reconnector {
 
 const forgetEveryMs = 100;
 
-/** Whether another try may succeed: nobody was there, or there was no room. A peer of another protocol stays one. */
+/**
+ * Whether another try may succeed: no engine answered, or there was no room. The protocol of a peer does not change.
+ */
 export function mayPass(error: unknown): boolean {
   return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
 }
 
-/** Somebody must be able to ask for a session, also where nobody is to wait for a place in one. */
+/** Calls must be able to ask for a session, even when no call may wait for a place in one. */
 const leastWaiting = 1024;
 
 /** How many calls may wait for a session to be opened: as many as may wait in one. */

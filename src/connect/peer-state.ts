@@ -41,7 +41,7 @@ export interface PeerEvents {
   };
   /** The peer takes no new calls. */
   readonly draining: Record<string, never>;
-  /** The peer has said which of its services serve, since the session opened: `peer.health` has it. */
+  /** The peer has reported which of its services serve, since the session opened: `peer.health` has the report. */
   readonly health: Record<string, never>;
   /** The session has ended, and `close` was not called. */
   readonly lost: { readonly reason: RpcError };
@@ -60,7 +60,7 @@ export interface PeerStats extends Traffic {
   readonly state: PeerState;
   /** The window of the session with the peer. */
   readonly window: WindowStats;
-  /** The services that do not serve, as the peer has said. "" is the whole peer. */
+  /** The services that do not serve, as the peer has reported. "" is the whole peer. */
   readonly notServing: readonly string[];
 }
 
@@ -68,7 +68,9 @@ export interface PeerStats extends Traffic {
 export interface BackendStats extends Traffic {
   readonly url: string;
   readonly state: PeerState;
-  /** The services that do not serve, as the backend has said: it gets no calls of these. "" is the whole backend. */
+  /**
+   * The services that do not serve, as the backend has reported: they receive no calls there. "" is the whole backend.
+   */
   readonly notServing: readonly string[];
   /** Ejected by outlier detection. An ejected backend gets no calls for a while. */
   readonly ejected: boolean;

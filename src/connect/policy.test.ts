@@ -120,8 +120,8 @@ describe("two choices", () => {
     );
   });
 
-  // Mitzenmacher: with n balls into n bins the fullest has about ln ln n / ln 2 with two choices, ln n / ln ln n with
-  // one.
+  // Mitzenmacher: n balls into n bins. The fullest bin has about ln ln n / ln 2 balls with two choices, and ln n / ln
+  // ln n with one.
   it("fills bins far more evenly than chance", () => {
     const count = 4096;
     const fullest = (pick: (all: Server[]) => Server) => {

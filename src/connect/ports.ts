@@ -52,7 +52,7 @@ export class Ports {
     return [...this.#listening, ...this.#connecting];
   }
 
-  /** A URL may stand for several addresses, see `listeningUrls`. */
+  /** A URL may name several addresses, see `listeningUrls`. */
   async listen(url: string): Promise<void> {
     assertSecurable(this.#fabric.security, parseUrl(url).scheme);
     for (const each of listeningUrls(url, this.#fabric.verbs)) {
@@ -62,7 +62,7 @@ export class Ports {
     }
   }
 
-  /** Where a peer is: each address, and which of the addresses that this engine may use the way there leaves from. */
+  /** The addresses of a peer, and for each the local address from which this engine reaches it. */
   locate(url: string): Promise<readonly Target[]> {
     return locateAll(url, this.#fabric.verbs);
   }
@@ -104,7 +104,7 @@ export class Ports {
     for (const port of this.all) {
       this.#progress.remove(port);
       port.close();
-      // Not before: the close lets go of what transfers under way held registered.
+      // Not before: the close releases the registrations of transfers under way.
       dropIdleRegistrations(port);
     }
     this.#listening.length = 0;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { dnsResolver, staticResolver } from "./resolver.ts";
 
-/** Lets promises go on. */
+/** Lets pending promises continue. */
 const settle = () => new Promise(setImmediate);
 
 function setUp() {

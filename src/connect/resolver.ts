@@ -3,15 +3,16 @@ import { type Clock, systemClock } from "../base/time/clock.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 import type { Identity } from "../security/identity.ts";
 
-/** Gets what a resolver finds. */
+/** Receives the results of a resolver. */
 export interface ResolverListener {
   /** The complete list of URLs: once at the start, and again whenever it changes. */
   onUrls(urls: readonly string[]): void;
   /** A look-up failed. The last list stays valid. */
   onError(error: unknown): void;
   /**
-   * The engine of that incarnation has ended for certain, and touches no memory any more, as when a supervisor has
-   * waited for its thread or process. Its session at that URL ends at once, and memory that was granted to it comes back.
+   * The engine of that incarnation has certainly ended and no longer touches memory, for instance because a supervisor
+   * has waited for its thread or process. Its session at that URL ends at once, and memory that was granted to it comes
+   * back.
    */
   onGone(url: string, incarnation: bigint): void;
 }
@@ -21,7 +22,7 @@ export interface FoundEngine {
   readonly url: string;
   /** Which engine it is: `engine.incarnation` there. */
   readonly incarnation: bigint;
-  /** Who it has proven to be; undefined where it proves nothing. */
+  /** The identity that the engine has proven. Undefined for an engine without a proof. */
   readonly identity: Identity | undefined;
 }
 

@@ -51,11 +51,13 @@ const lookMs = 5;
 const longestNoticeMs = 1000;
 
 /**
- * The way from open to closed without loss:
+ * The states of an engine from open to closed, without loss:
  *
- *   draining   requests are refused; handlers go on, and may call: others, for what they still need
- *   serves no more   calls of our own are refused too; those in flight go on
- *   done (nothing is in flight, and all peers have heard the announcement, so no request is on its way), or the grace is over, or the engine was closed   what is open is listed, and the engine closed
+ * - Draining: requests are refused. Handlers continue, and may call other engines.
+ * - No handler runs: calls of this engine are refused too. Calls in flight continue.
+ * - Closed: the open calls are listed, and the engine is closed. This happens when nothing is in flight and every peer
+ *   has received the announcement, so that no request is on its way. It also happens when the grace is over, or when
+ *   the engine is closed by `close`.
  */
 export class Drain {
   readonly report: Promise<DrainReport>;

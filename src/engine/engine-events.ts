@@ -2,7 +2,7 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { SlowCall } from "../base/observe/channels.ts";
 import type { SessionPeer } from "../client/session-peer.ts";
 
-/** A session of an engine with a peer, whichever side has connected. */
+/** A session of an engine with a peer. Either side may have connected. */
 export interface SessionEvent {
   /** The peer, with its clients. It is the `call.caller` of the handlers that serve it. */
   readonly peer: SessionPeer;
@@ -16,10 +16,10 @@ export interface SessionEvent {
  * engine.on("sessionEnded", ({ peer, reason }) => console.log(`${peer.address}: ${reason.message}`));
  */
 export interface EngineEvents {
-  /** A session is open, and the peer has said what it serves: calls can go both ways. */
+  /** A session is open, and the peer has reported its services: both sides can call. */
   readonly sessionOpened: SessionEvent;
-  /** A session that was open has ended. `reason` says why; its origin is "fabric" where the peer was lost. */
+  /** An open session has ended. `reason` explains it. Its origin is "fabric" when the peer was lost. */
   readonly sessionEnded: SessionEvent & { readonly reason: RpcError };
-  /** A call has ended, made or served. While somebody listens, each call costs a reading of the clock and an object. */
+  /** A call has ended, made or served. With a listener, each call costs a reading of the clock and an object. */
   readonly callEnded: SlowCall;
 }

@@ -48,11 +48,11 @@ export interface ExposeOptions<A extends Access> {
    */
   readonly keys?: RegionKeys | undefined;
   /**
-   * Called each time a call is granted the region, when its request is about to leave, with the peer's address as
-   * `call.peer` of the peer's own calls has it. It may return a function, which is called once when that call has ended
-   * for its caller: with its error, or undefined. A call that is watched so is not tried again after its request has
-   * left. An `RpcError` that `onGranted` throws fails the call, which does not leave. Slices do not call it. Default:
-   * none.
+   * Called each time a call is granted the region, when its request is about to leave. The argument is the peer's
+   * address, equal to `call.peer` of the peer's own calls. It may return a function, which is called once when that
+   * call has ended for its caller: with its error, or undefined. Such a call makes no other attempt after its request
+   * has left. An `RpcError` that `onGranted` throws fails the call, which does not leave. Slices do not call it.
+   * Default: none.
    */
   readonly onGranted?: OnGranted | undefined;
 }
@@ -138,7 +138,7 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * The peers of all open sessions, whichever side has connected. Each is good for calls until its session ends.
+   * The peers of all open sessions, from either side. Each can be called until its session ends.
    *
    * @example
    * for (const peer of engine.peers()) {
@@ -246,8 +246,8 @@ export class Engine implements AsyncDisposable {
   /**
    * Makes memory a region that can be granted to peers. The region goes into a call's input where the contract says
    * `bulk(…)`, and the handler reads or writes it in place. Several views make one region, in their order. The memory
-   * is not copied. Dispose the region when no call needs it any more (`using` does). A region that was not disposed
-   * emits a `CinnabarLeakWarning` when the garbage collector finds it.
+   * is not copied. Dispose the region when calls no longer need it (`using` does). A region that was not disposed emits
+   * a `CinnabarLeakWarning` when the garbage collector finds it.
    *
    * @example
    * const samples = new Float64Array(1_000_000);
@@ -269,7 +269,7 @@ export class Engine implements AsyncDisposable {
    * Maps a file as a region: its bytes are memory, which peers read and write in place. `file` is a path, or a file
    * descriptor, which may be closed afterwards: of a file, a memfd or a device DAX. Space for all bytes is allocated
    * first, so that a full disk is an error here and not later. To grow a file, map it again with more `bytes`. Dispose
-   * the region when no call needs it any more: then the file is unmapped, and views of it have length 0.
+   * the region when calls no longer need it: then the file is unmapped, and views of it have length 0.
    *
    * @example
    * await using numbers = await engine.mapFile("numbers.bin", { bytes: 1 << 30, access: "read_write" });
@@ -357,7 +357,7 @@ export class Engine implements AsyncDisposable {
     return openCalls(exchanges, wheel);
   }
 
-  /** Every open session, whichever side has connected. Plain data, made on demand. */
+  /** Every open session, from either side. Plain data, made on demand. */
   sessions(): SessionStats[] {
     return sessionStats(this.#parts.exchanges);
   }

@@ -32,7 +32,7 @@ export class ExposedMemory implements RegionListener {
   readonly pool: Pool;
   readonly shares: Shares;
   readonly #context: ExposedMemoryContext;
-  /** Each until nobody touches its memory any more, not only until it is disposed. */
+  /** Regions whose memory may still be in use. A disposed region stays here until its memory is free. */
   readonly #regions = new Set<RegionCore>();
   /** The memory of those that are files. */
   readonly #files = new Map<RegionCore, FileMemory>();

@@ -63,8 +63,8 @@ export interface EngineOptionsOf<E> {
    */
   readonly verbs?: VerbsOptions | undefined;
   /**
-   * Who may connect and call, and how peers prove it: certificates or a pre-shared key, sealed messages, authorization.
-   * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
+   * The peers that may connect and call, and their proofs: certificates or a pre-shared key, sealed messages,
+   * authorization. Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
    */
   readonly security?: SecurityOptions | undefined;
   /**
@@ -81,9 +81,9 @@ export interface EngineOptionsOf<E> {
    */
   readonly heartbeatMs?: number | undefined;
   /**
-   * Pings a peer with which nothing is open when nothing has come from it, so that something moves at least once in
-   * this time, in milliseconds, at least 100. For networks that drop idle connections. A peer that does not answer
-   * within `heartbeatMs` is lost. It does not keep the process alive. Default: idle peers are not pinged.
+   * Pings an idle peer that has sent nothing, so that data moves at least once in this time, in milliseconds, at least
+   * 100. For networks that drop idle connections. A peer that does not answer within `heartbeatMs` is lost. The pings
+   * do not keep the process alive. Default: idle peers are not pinged.
    */
   readonly keepaliveMs?: number | undefined;
   /**

@@ -5,7 +5,7 @@ import type { Exchange } from "../session/calls/exchange.ts";
 import type { CallsGauge } from "../session/calls/traffic.ts";
 import type { SessionContext } from "../session/connection/context.ts";
 
-/** An open session of an engine, whichever side has connected. */
+/** An open session of an engine. Either side may have connected. */
 export interface SessionStats {
   /** Names the session, the same on both sides, and in `engine.calls()`. */
   readonly session: string;
@@ -15,7 +15,7 @@ export interface SessionStats {
   readonly agent: string;
   /** `engine.incarnation` of the peer. */
   readonly incarnation: bigint;
-  /** Who the peer has proven to be, such as "certificate NAME" or "process UID"; "" for nobody. */
+  /** The identity that the peer has proven, such as "certificate NAME" or "process UID". "" without a proof. */
   readonly identity: string;
   /** `blocked`: the peer's event loop computes, and its background thread answers pings for it. */
   readonly state: "connected" | "blocked" | "draining";

@@ -85,7 +85,7 @@ export interface EngineStats extends Traffic {
   readonly security: SecurityStats;
   /** Calls by method and direction: how many, with which codes, and their latency. */
   readonly methods: readonly MethodStats[];
-  /** The health of each service, as checks get it; that of the whole engine is named "". */
+  /** The health of each service, as checks read it. The whole engine has the name "". */
   readonly health: readonly (ServiceHealth & { readonly service: string })[];
   readonly ports: readonly PortStats[];
 }

@@ -225,7 +225,7 @@ describe("what waits for its turn", () => {
     expect(began(fresh)).toEqual([true, false]);
     expect(gate.admission.stats()).toMatchObject({ shed: { age: 3 }, queued: 1 });
     for (const each of fresh) each.end();
-    // Nobody waits, but the refusals are not long past: they still stand.
+    // No request waits, but the refusals are recent: they still count.
     const [first, second, third, fourth] = many(4) as [Asked, Asked, Asked, Asked];
     clock.advance(20);
     first.end();

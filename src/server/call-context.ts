@@ -35,7 +35,7 @@ import {
 /** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
 
-/** The second argument of a handler: who calls, until when, and access to the caller's memory. */
+/** The second argument of a handler: the caller's identity, the deadline, and access to the caller's memory. */
 export class HandlerCall {
   readonly #call: IncomingCall;
   readonly #session: PeerLink;
@@ -86,8 +86,8 @@ export class HandlerCall {
   }
 
   /**
-   * Who calls, as it was proven when the session opened: by a certificate, a pre-shared key, or for `shm` by the kernel.
-   * Undefined for a peer that proves nothing.
+   * The caller's identity, as it was proven when the session opened: by a certificate, a pre-shared key, or for `shm`
+   * by the kernel. Undefined for a peer without a proof.
    */
   get identity(): Identity | undefined {
     return this.#session.identity;
@@ -98,7 +98,7 @@ export class HandlerCall {
     return this.#session.permits(path);
   }
 
-  /** Whether nobody but the caller can read the answer: the session is sealed, or does not leave this host. */
+  /** Whether only the caller can read the answer: the session is sealed, or does not leave this host. */
   get isConfidential(): boolean {
     return this.#session.isConfidential;
   }
@@ -132,7 +132,7 @@ export class HandlerCall {
 
   /**
    * Sends `headers` to the caller now, before any item or the answer. `entries` are put into them first. Headers leave
-   * once. Without any entry nothing is sent. A one-way call has nobody to read them.
+   * once. Without any entry nothing is sent. The caller of a one-way call does not receive them.
    *
    * @throws TypeError for a malformed entry, and for entries after the headers have left; RpcError `invalid_argument`
    * beyond the limits of metadata; the error of the call when it has ended.
@@ -166,7 +166,7 @@ export class HandlerCall {
 
   /**
    * Fires when the caller cancels, the deadline passes, or the connection is lost. Its reason is an `RpcError`. Pass it
-   * on to whatever the handler waits for. It does not fire when the handler returns.
+   * on to every operation that the handler awaits. It does not fire when the handler returns.
    */
   get signal(): AbortSignal {
     return this.#call.signal;

@@ -1,8 +1,8 @@
 import type { RpcErrorOptions } from "../base/errors/rpc-error.ts";
 
 /**
- * Where a peer is, in the message of an error: a URL, an IP address with or without a port, or a named host. Punctuation
- * behind a URL is no part of it.
+ * The address of a peer in the message of an error: a URL, an IP address with or without a port, or a named host.
+ * Punctuation behind a URL is no part of it.
  */
 const addresses = new RegExp(
   [

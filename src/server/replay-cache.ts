@@ -9,7 +9,7 @@ import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
 
 /** What the cache knows of one caller. */
 interface Caller {
-  /** Who it was when it came first. */
+  /** The identity of the caller at its first call. */
   readonly identity: Identity | undefined;
   /** Calls up to this sequence number without an entry may have been executed and forgotten. */
   floor: number;
@@ -29,8 +29,8 @@ const maxCallers = 8192;
  * It is rejected when neither is certain. So nothing is executed twice.
  *
  * A caller numbers its calls and reports with each which calls it has settled, so a response is dropped as soon as its
- * caller has it. What silent callers leave behind is bounded in number, bytes and time; the oldest goes first. The
- * caller's `floor` remembers that something was there. The scheme is RIFL's (C. Lee and others, "Implementing
+ * caller has it. The executions of silent callers are bounded in number, bytes and time; the oldest is dropped first.
+ * The caller's `floor` remembers dropped executions. The scheme is RIFL's (C. Lee and others, "Implementing
  * Linearizability at Large Scale and Low Latency", SOSP 2015), without its leases and its log: what a process has
  * executed is forgotten with it, and the incarnation in the request reveals that.
  */
@@ -114,7 +114,7 @@ export class ReplayCache implements ReplayEntryListener {
     entry.endedMs = this.#clock.now();
     this.#ended.add(entry);
     this.#bytes += entry.bytes;
-    // Settled by its caller meanwhile: nobody comes for it.
+    // The caller has settled it meanwhile, so no request will ask for it.
     if (entry.sequence <= caller.floor) this.#forget(entry, caller);
     for (const oldest of this.#ended) {
       if (this.#bytes <= this.#limits.maxReplayBytes) break;
@@ -207,7 +207,7 @@ export class ReplayCache implements ReplayEntryListener {
   }
 }
 
-/** Rejects a request when an earlier attempt may have been executed, and nobody knows. */
+/** Rejects a request when an earlier attempt may have been executed, and its outcome is unknown. */
 export function refuseUnknown(request: IncomingCall, why: string): undefined {
   request.handler = "elsewhere";
   const message = `an earlier attempt may have been executed: ${why}`;

@@ -17,7 +17,7 @@ export class Authorization {
   readonly #session: SessionContext;
   readonly #allow: Allow | undefined;
   readonly #authorize: Authorize | undefined;
-  /** What `allow` has said, by `service/method`: bounded by the methods that there are. */
+  /** The verdicts of `allow`, by `service/method`: bounded by the number of methods. */
   readonly #allowed = new Map<string, RpcError | undefined>();
 
   /** Undefined where every call may run. */
@@ -61,7 +61,7 @@ export class Authorization {
     }
   }
 
-  /** Whether `allow` lets the peer call a method. Nobody has called it, so nothing is counted. */
+  /** Whether `allow` lets the peer call a method. The method is not called, so nothing is counted. */
   permits(path: string): boolean {
     if (this.#allow === undefined) return true;
     if (this.#allowed.has(path)) return this.#allowed.get(path) === undefined;
@@ -72,7 +72,7 @@ export class Authorization {
     }
   }
 
-  /** What `allow` says of a method, or of a control request by its name. Asked once, and kept. */
+  /** The verdict of `allow` for a method, or for a control request by its name. Asked once, and kept. */
   refusalOf(path: string): RpcError | undefined {
     if (this.#allow === undefined) return undefined;
     const known = this.#allowed.get(path);
@@ -92,7 +92,7 @@ export class Authorization {
   }
 
   #verdict(permits: unknown, refusal: SecurityRefusal, path: string): RpcError | undefined {
-    // Whatever else a function returns by mistake permits nothing.
+    // Any other value that a function returns by mistake permits nothing.
     if (permits === true) return undefined;
     const { identity } = this.#session;
     const refused =
@@ -135,7 +135,7 @@ export class Authorization {
 }
 
 /**
- * Goes on with a call when it may run. Until then the bytes of its body count among the peer's. `goOn` alone keeps the
+ * Continues a call when it may run. Until then the bytes of its body count in the peer's share. Only `goOn` keeps the
  * body, so a call that ends before its verdict keeps nothing.
  */
 export function onceAuthorized(
@@ -154,7 +154,7 @@ export function onceAuthorized(
 class HeldBack implements Awaited {
   readonly #share: ByteShare;
   readonly #bodyBytes: number;
-  /** Undefined once the call has ended, or goes on. */
+  /** Undefined once the call has ended or continued. */
   #goOn: (() => void) | undefined;
 
   constructor(share: ByteShare, bodyBytes: number, goOn: () => void) {

@@ -23,7 +23,7 @@ import { explainDenial } from "./explain-denial.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { OutgoingCalls } from "./outgoing-calls.ts";
 
-/** The calls on one session, in both directions, and the session's peer as those who serve, transfer and ask see it. */
+/** The calls on one session, in both directions. For handlers, transfers and requests it is also the session's peer. */
 export class Exchange implements SessionPart, PeerLink {
   readonly session: SessionContext;
   readonly frames: SessionPart["frames"];
@@ -93,7 +93,7 @@ export class Exchange implements SessionPart, PeerLink {
     return this.session.state;
   }
 
-  /** What the peer said of itself; undefined while the session opens. */
+  /** The peer's greeting. Undefined while the session opens. */
   get remote(): Greeting | undefined {
     return this.session.remote;
   }
@@ -151,8 +151,8 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   /**
-   * Sends a control request, and gives its answer. Rejects with an RpcError, `deadline_exceeded` after 10 s unless
-   * `timeoutMs` says otherwise.
+   * Sends a control request, and returns its answer. Rejects with an RpcError: `deadline_exceeded` after `timeoutMs`,
+   * by default 10 s.
    */
   request(method: number, input: unknown, options?: ControlRequestOptions): Promise<unknown> {
     return new ControlRequest(this.outgoing, method, input, options).promise;

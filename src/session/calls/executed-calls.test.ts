@@ -108,7 +108,7 @@ describe("one-way calls that the peer has executed", () => {
     expect([all.outgoing.size, all.outgoing.waiting.size]).toEqual([2, 2]);
     all.receive(executed(calls[0]?.id ?? 0, calls[1]?.id ?? 0));
     expect([all.outgoing.size, all.outgoing.waiting.size]).toEqual([2, 0]);
-    // Numbers of calls that have ended say nothing of those that have the slots now.
+    // Numbers of calls that have ended say nothing about the present calls in those slots.
     all.receive(executed(id(1, 0), id(1, 1), id(1, 7)));
     expect(all.host.counters.lateAnswers).toBe(3);
     all.receive(executed(calls[2]?.id ?? 0, calls[3]?.id ?? 0));

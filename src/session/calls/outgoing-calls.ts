@@ -62,7 +62,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
   };
   #calls = new SlotTable<OutgoingCall>(0);
-  /** Control requests, whose slots lie behind those that the peer grants. */
+  /** Control requests. Their slots lie behind the slots that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
   /**
    * Calls back to the peer, each made by the handler of a call that is served here, in that call's slot. They need no
@@ -87,11 +87,9 @@ export class OutgoingCalls implements ControlRequestSender {
    * `maxInFlight` is for the others.
    */
   #streams = 0;
-  /**
-   * The peer takes no new calls any more: it drains, or the session is not open. A plain field: each call looks at it.
-   */
+  /** The peer takes no more calls: it drains, or the session is not open. A plain field, because each call reads it. */
   takesNoCalls = true;
-  /** Who counts the ends of calls that had left. Undefined for a peer that is no backend of a set. */
+  /** Counts the ends of calls that had left. Undefined for a peer that is not a backend of a set. */
   listener: CallEndListener | undefined;
   /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;
@@ -150,11 +148,11 @@ export class OutgoingCalls implements ControlRequestSender {
     this.takesNoCalls = false;
   }
 
-  /** The peer says how many requests it takes from now on. */
+  /** The peer grants the number of requests that it takes from now on. */
   readonly onCredits: FrameHandler = (at) =>
     this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
 
-  /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
+  /** Calls without a terminal frame: awaited ones, and ones that their callers have given up. */
   get size(): number {
     return this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
   }
@@ -261,7 +259,7 @@ export class OutgoingCalls implements ControlRequestSender {
     while (this.served?.find(around.id) === around) {
       const next = calls.shift();
       if (next === undefined || !this.#callsBack.isFree(slot)) break;
-      // Sent by way of the window meanwhile, or given up.
+      // The call was sent through the window meanwhile, or given up.
       if (next.queued === undefined) continue;
       const queued = next.queued as WaitingCall;
       this.waiting.withdraw(next);
@@ -333,7 +331,7 @@ export class OutgoingCalls implements ControlRequestSender {
     for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
   }
 
-  /** What the peer says before its first item and its answer. */
+  /** The headers that the peer sends before its first item and its answer. */
   readonly onHeaders: FrameHandler = (at, bodyBytes) => {
     const session = this.#session;
     const callId = this.#view.getUint32(at + 4, true);
@@ -371,7 +369,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#endWith(table, call, kind, word, at, bodyBytes, undefined);
   };
 
-  /** An answer with metadata, or whose body must be pulled. Apart, for V8 to inline the others. */
+  /** An answer with metadata, or with a body to pull. A separate function, so that V8 inlines the other answers. */
   #onAnswerWithMore(
     table: CallTable,
     call: OutgoingCall,
@@ -456,7 +454,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return session.readMs;
   }
 
-  /** Every caller gets `reason`; what the calls have granted is handed over. */
+  /** Ends every call with `reason`. Returns the grants of the calls. */
   end(reason: RpcError): Grant[] {
     this.takesNoCalls = true;
     this.#waitingBack.clear();
@@ -474,7 +472,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return grants;
   }
 
-  /** The terminal frame has come: the number is free, and the peer uses nothing of the call any more. */
+  /** The terminal frame has come: the number is free, and the peer no longer uses memory of the call. */
   #finish(table: CallTable, call: OutgoingCall): void {
     table.release(call.id);
     const { extras } = call;
@@ -504,7 +502,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.services.progress.wake();
   }
 
-  /** Sends the control requests that waited for a slot, but for those that have been given up. */
+  /** Sends the control requests that waited for a slot, except abandoned ones. */
   #sendWaitingControl(): void {
     while (!this.#controlRequests.full) {
       const request = this.#waitingControl.next();
@@ -522,7 +520,7 @@ export class OutgoingCalls implements ControlRequestSender {
   ): void {
     try {
       this.#send(table, id, call, method, endMs, input, nowMs);
-      // Given up from inside the encoding, before the request had left.
+      // The call was given up during the encoding, before the request had left.
       if (call.settled) this.cancel(call);
     } catch (error) {
       if (!call.settled) call.onFailure(error as RpcError);
@@ -548,7 +546,7 @@ export interface CallEndListener {
 
 type CallTable = SlotTable<OutgoingCall> | ChosenSlots<OutgoingCall>;
 
-/** Where a body that must be pulled is described. */
+/** The location of a body to pull. */
 type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes">;
 
 /**
@@ -564,7 +562,7 @@ function takeAnswer(
 ): void {
   const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
   if (call.settled) {
-    // A call that waited for the released memory may use this slot at once. The peer must hear first that the body
+    // A call that waited for the released memory may use this slot at once. So the peer must learn first that the body
     // is not wanted.
     session.outbox.bare(pulledHead);
     finish();

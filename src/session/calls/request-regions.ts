@@ -92,7 +92,7 @@ export class GrantingCodec implements RegionCodec {
  */
 export class GrantedCodec implements RegionCodec {
   readonly #session: IdentifiedPeer;
-  /** The call whose input is decoded, and the flags of its request. Set by who decodes. */
+  /** The call whose input is decoded, and the flags of its request. The decoding code sets them. */
   call: IncomingCall | undefined;
   flags = 0;
   /** The call whose regions are counted. */

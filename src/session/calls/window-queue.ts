@@ -70,7 +70,7 @@ export class WindowQueue {
   }
 }
 
-/** A call whose request has not left, and what it takes to send it. */
+/** A call whose request has not left, with the arguments for sending it. */
 export interface UnsentRequest {
   readonly call: OutgoingCall;
   readonly method: number;
@@ -85,10 +85,10 @@ export interface WaitingCall extends UnsentRequest, Queued {
   readonly queuedMs: number;
 }
 
-/** The calls of a session that wait for a place in its window. Whatever happens to one, it is found by its call. */
+/** The calls of a session that wait for a place in its window. An entry is found by its call in any state. */
 export class WaitingCalls {
   readonly #queue: PriorityQueue<WaitingCall>;
-  /** A plain field: each call looks at it. Only this class writes it. */
+  /** A plain field, because each call reads it. Only this class writes it. */
   size = 0;
 
   constructor(limits: QueueLimits) {
@@ -110,7 +110,7 @@ export class WaitingCalls {
   }
 
   /**
-   * The next in turn, which waits no more: of the class whose turn it is the oldest, unless that has waited for half of
+   * Takes out the next call. It is the oldest of the class whose turn it is, unless that call has waited for half of
    * its time. Then more calls come than can be served, and the oldest would be answered too late. The newest has the
    * best chance of an answer in time (adaptive LIFO: B. Maurer, "Fail at Scale", ACM Queue 2015).
    */
@@ -181,13 +181,13 @@ export class WaitingControlRequests {
 
 /** What a value counts for that is no string and no binary, and each entry of a collection besides. */
 const bytesOfValue = 16;
-/** Values looked at. The rest of a longer input counts as if it were like what has been seen. */
+/** The most values that are inspected. The rest of a longer input is extrapolated. */
 const maxLooked = 256;
 
 /**
- * About how many bytes an input holds while its call waits: strings and binaries by their length, everything else by a
- * constant. An estimate, for a bound on memory: at most 256 values are looked at, so that a long input costs no more
- * than a short one. Never throws, though it may run getters of the input's.
+ * The approximate bytes of an input while its call waits: strings and binaries by their length, everything else by a
+ * constant. An estimate, for a bound on memory. At most 256 values are inspected, so that a long input costs no more
+ * than a short one. Never throws, though it may run getters of the input.
  */
 export function inputBytes(input: unknown): number {
   const look = { left: maxLooked };
@@ -231,7 +231,7 @@ function bytesOfAll(values: Iterable<unknown>, count: number, look: { left: numb
   return estimate(bytes, looked, count);
 }
 
-/** Estimates the bytes of a collection of `count` entries, of which `looked` have `bytes` bytes. */
+/** Estimates the bytes of a collection of `count` entries. `looked` of them have `bytes` bytes. */
 function estimate(bytes: number, looked: number, count: number): number {
   const like = looked === 0 ? bytesOfValue : bytes / looked;
   return Math.ceil(bytesOfValue + bytes + like * (count - looked));

@@ -88,8 +88,8 @@ export class MessageTurns {
   }
 
   /**
-   * All that has arrived in this turn has been delivered: sessions with deferred messages take turns, one message each,
-   * for a while. True when some are left that can go on.
+   * Called when all messages of this turn have been delivered. Sessions with deferred messages take turns for a while,
+   * one message each. True when sessions are left that can continue.
    */
   readonly endTurn = (): boolean => {
     this.#turn++;
@@ -106,7 +106,7 @@ export class MessageTurns {
     return this.#waiting.length > 0;
   };
 
-  /** Takes all deferred messages of a session: its peer is gone, and what it has said before counts. */
+  /** Takes all deferred messages of a session: its peer is gone, and its earlier messages still count. */
   finish(inbox: Deferred): void {
     while (inbox.deferred.length > 0 && this.#next(inbox));
   }

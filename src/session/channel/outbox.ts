@@ -62,8 +62,9 @@ const leastRoom = 256;
 const maxPosted = 16;
 
 /**
- * Turns frames into messages for one peer. Frames queued in one turn share a message (a system call costs more than a
- * hundred small frames), written in place into a registered send slot. Without a slot, encoded frames wait in order.
+ * Turns frames into messages for one peer. Frames of one turn share a message, because a system call costs more than a
+ * hundred small frames. They are written in place into a registered send slot. Without a slot, encoded frames wait in
+ * order.
  */
 export class Outbox implements SendListener, Flushable {
   readonly #port: Port;

@@ -23,19 +23,19 @@ export interface SessionIdentity {
   readonly peerName: string;
   /** What the peer makes this engine hold. Default: an account of the session's own. */
   readonly account?: PeerAccount;
-  /** What this side serves to the peer. Default: what it serves to those who connect. */
+  /** The services of this side for the peer. Default: the services for connected peers. */
   readonly served?: Served | undefined;
-  /** The peer has connected and must still prove who it is: it counts as no session. Default false. */
+  /** The peer has connected and must still prove its identity: it counts as no session. Default false. */
   readonly isStranger?: boolean;
 }
 
-/** Who wants to know how a session fares: the peer that opened it. */
+/** The observer of a session's events: the peer that opened it. */
 export interface SessionObserver extends SuspicionListener {
   /** It takes no new calls from now on. */
   onDraining(): void;
-  /** It says what it serves besides since the session opened. */
+  /** It reports services that were added since the session opened. */
   onServices(): void;
-  /** It says which of its services do not serve. */
+  /** It reports which of its services do not serve. */
   onHealth(health: ToldHealth): void;
   onEnded(reason: RpcError): void;
 }
@@ -50,14 +50,14 @@ export interface SessionContext extends WatchedSession {
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
   readonly nowMs: number;
-  /** Where the peer is, as it said; undefined until it has. */
+  /** The return path that the peer has given. Undefined before that. */
   readonly path: ReturnPath | undefined;
   readonly observer: SessionObserver | undefined;
-  /** What the peer said of itself; undefined while opening. */
+  /** The peer's greeting. Undefined while the session opens. */
   readonly remote: Greeting | undefined;
   /**
-   * Who the peer has proven to be; undefined while the session opens, and for a peer that proves nothing. Set once, by
-   * what opens the session.
+   * The identity that the peer has proven. Undefined while the session opens, and for a peer without a proof. Set once,
+   * by what opens the session.
    */
   readonly identity: Identity | undefined;
   /** The keys of the session where messages are sealed, both ways. */
@@ -80,19 +80,19 @@ export interface SessionContext extends WatchedSession {
   readonly bodyLimit: number;
   /** A message is being taken apart: more frames may follow. */
   readonly receiving: boolean;
-  /** When the engine's clock was last read while a message was taken apart; -1 where it must be read. */
+  /** The time of the engine's clock, once read for the present message. -1 when it must be read. */
   readMs: number;
   /**
-   * A transfer of ours was refused: the connection has broken, and the session ends when the owner of the memory has
-   * said why.
+   * A transfer of this side was refused. The connection has broken, and the session ends after the answer of the
+   * memory's owner.
    */
   transferRefused: boolean;
   /** Its part of this class. Throws when it has none. Not for the hot path. */
   part<P extends object>(type: abstract new (...args: never[]) => P): P;
-  /** It has open work from now on, where it had none. */
+  /** The session has open work from now on, after it had none. */
   watch(): void;
-  /** The peer says which of its services do not serve. */
+  /** The peer reports which of its services do not serve. */
   onHealth(health: ToldHealth): void;
-  /** The peer broke the protocol: counts it, says so, ends. */
+  /** The peer broke the protocol: counts the fault, reports it, and ends the session. */
   fault(text: string): void;
 }

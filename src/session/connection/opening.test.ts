@@ -32,7 +32,7 @@ const hello: SecureHello = {
   flight: Uint8Array.of(1),
 };
 
-/** TLS that says what the test says. */
+/** TLS with a scripted outcome. */
 class FakeTls {
   listener: TlsExchangeListener | undefined;
   readonly taken: number[][] = [];

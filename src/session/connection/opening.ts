@@ -305,7 +305,7 @@ export class Opening implements TlsListener {
     bodies.take({ at, flags, bodyBytes, stop: neverStop, onBody });
   };
 
-  /** A greeting or a service table. Without its body the session cannot go on, though the peer has made no fault. */
+  /** A greeting or a service table. Without its body the session cannot continue, though the peer has made no fault. */
   readonly #takeGreeting: FrameHandler = (at, bodyBytes, flags, kind) => {
     const session = this.#session;
     const fault = this.#greetingFault(kind, session.port.slabView.getUint32(at + 12, true));

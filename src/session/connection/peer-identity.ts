@@ -4,19 +4,19 @@ import type { Port } from "../../fabric/port.ts";
 import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 
-/** A session as far as it says who is at its other side. */
+/** The part of a session that identifies its peer. */
 export interface IdentifiedPeer {
   readonly port: Pick<Port, "scheme">;
   readonly peerName: string;
   readonly remote: Greeting | undefined;
 }
 
-/** Who is at the other side of a session, and at which host it was reached or came from. */
+/** The identity of a session's peer, and the host at which it was reached or from which it came. */
 export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): PeerIdentity | undefined {
   if (remote === undefined) return undefined;
   const { incarnation, address } = remote;
   if (!hasHosts(port.scheme)) return { incarnation, host: "" };
-  // A peer that connected to us said where to answer. Where we connected, we know the URL.
+  // A peer that connected to this side gave its return address. A peer that this side connected to has a URL.
   const host = address.byteLength > 0 ? hostOfAddress(address) : parseUrl(peerName).host;
   return { incarnation, host };
 }

@@ -5,8 +5,8 @@ import type { Teardown } from "../liveness/teardown.ts";
 import type { SessionContext } from "./context.ts";
 
 /**
- * Takes the frame of one kind whose header lies at `at` of the port's slab; its body follows. The header's other fields
- * are read where they are wanted: numbers beyond 2^31 would cost memory at each call.
+ * Takes the frame of one kind whose header lies at `at` of the port's slab; its body follows. Handlers read the
+ * header's other fields themselves: numbers beyond 2^31 as arguments would cost memory at each call.
  */
 export type FrameHandler = (at: number, bodyBytes: number, flags: number, kind: number) => void;
 

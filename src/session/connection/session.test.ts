@@ -98,7 +98,7 @@ describe("a session that opens", () => {
     all.session.flush();
     expect(all.port.frames.slice(-2)).toMatchObject([
       { kind: frameKind.pulled, callId: 0, word: rendezvousOwner.response },
-      // Whatever it serves.
+      // Any services.
       { kind: frameKind.services, word: 0 },
     ]);
     expect(all.port.regions.size).toBe(0);
@@ -326,7 +326,7 @@ describe("an open session", () => {
     ];
     all.receive({ kind: frameKind.services, word: 2, body: more });
     expect([all.session.methods.of("theirs", "x"), all.session.methods.of("new", "y")]).toEqual([0, 1]);
-    // A table that was overtaken says less.
+    // A table that was overtaken has fewer services.
     all.receive({ kind: frameKind.services, word: 3, body: [["theirs", ["x"]]] });
     expect(all.session.methods.of("new", "y")).toBe(1);
     all.receive({ kind: frameKind.services, word: 3, body: more });

@@ -4,10 +4,10 @@ const windowSize = 64;
 export const suspectPhi = 8;
 
 /**
- * How long a peer takes to answer a ping, and how strange its silence is: the phi accrual failure detector
+ * Estimates how long a peer takes to answer a ping, and how unusual its silence is: the phi accrual failure detector
  * (Hayashibara, Défago, Yared, Katayama, SRDS 2004), with the logistic approximation of the normal distribution that
- * Akka uses. The paper looks at the intervals between heartbeats that come by themselves; ours are asked for, so the
- * time to the answer takes their place, and a peer that is slow by nature is given longer than one that is quick.
+ * Akka uses. The paper measures the intervals between unsolicited heartbeats. Here a ping asks for each answer, so the
+ * time to the answer is measured instead. So a slow peer has more time than a quick one.
  *
  * `floorMs` is the least deviation assumed: a machine that was quiet for 64 pings must not be suspected for one pause
  * of its collector.

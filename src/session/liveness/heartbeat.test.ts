@@ -60,7 +60,7 @@ describe("heartbeat", () => {
       clock.advance(quarterMs);
     }
     expect([watched.state, watched.pings]).toEqual(["open", 0]);
-    // The last byte counts as heard a quarter before the look that finds it.
+    // The last byte counts as a sign of life a quarter before the look that finds it.
     clock.advance(boundMs - 2 * quarterMs);
     expect(watched.state).toBe("open");
     clock.advance(quarterMs);

@@ -55,7 +55,7 @@ describe.each(["shm", "tcp"] as const)("the guard of a port over %s", (scheme) =
       onPutNotification: () => {},
       onPeerGone: () => {},
     };
-    // From here on nobody drives the stalled port but its guard, as this thread does not turn its loop.
+    // From here on only its guard drives the stalled port, because this thread does not turn its loop.
     say(peer, to, nonce);
     const untilMs = performance.now() + 30_000;
     while (heard.length < 3 && performance.now() < untilMs) peer.progress(0, sink);

@@ -49,7 +49,7 @@ export function forgeries(peerName: string, count: number): RpcError {
   });
 }
 
-/** What a failed send says of the connection that it needed. */
+/** The explanations of failed sends, by error number. */
 const sendObstacles: Readonly<Record<number, string>> = {
   71: "what listens there does not speak this fabric's protocol", // EPROTO
   87: peerLacksDescriptors, // EUSERS
@@ -70,7 +70,7 @@ export function brokenByRefusal(peerName: string): RpcError {
   });
 }
 
-/** The peer has said a last word: a refusal or a goodbye. */
+/** The peer has ended the session by a refusal or a goodbye. */
 export function closedByPeer(peerName: string, kind: number, word: number, body: unknown): RpcError {
   const said = parseError(word, body);
   const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
@@ -85,8 +85,8 @@ export function closedByPeer(peerName: string, kind: number, word: number, body:
 type GoodbyeBody = Pick<ErrorBody, "m"> & { readonly t?: true };
 
 /**
- * The body of a refusal or a goodbye. Fits the shortest message a peer may ask for: nobody will be there to let it be
- * pulled.
+ * The body of a refusal or a goodbye. It fits the shortest message that a peer may ask for, because it cannot be pulled
+ * after the end.
  */
 export const goodbyeBody = (error: RpcError, touching = false): GoodbyeBody => ({
   m: packError(error).m.slice(0, 1000),
@@ -181,9 +181,9 @@ export function helloRepeated(): RpcError {
   });
 }
 
-/** A session is ended because its peer has not proven who it is. */
+/** The session ends because its peer has not proven its identity. */
 export class Unproven extends RpcError {
-  /** `message`: for both sides. Default: what the refusal says. */
+  /** `message`: for both sides. Default: the text of the refusal. */
   constructor(
     readonly refusal: ExchangeRefusal,
     message = refusal.why,
@@ -198,7 +198,7 @@ export function answerCameBack(): RpcError {
   return new Unproven({ refusal: "protocol", why });
 }
 
-/** The peer is this engine itself, or plays back what this engine says. */
+/** The peer is this engine itself, or replays this engine's messages. */
 export function reflected(): RpcError {
   return new RpcError({
     code: "unauthenticated",
@@ -215,7 +215,7 @@ export function certificateEnded(peerName: string, validTo: Date): RpcError {
   });
 }
 
-/** The peer could not open another session now: it is not trusted any more. */
+/** The peer could not open another session now: it is no longer trusted. */
 export function notTrusted(peerName: string, why: string): RpcError {
   return new RpcError({ code: "unauthenticated", message: `${peerName} is not trusted any more: ${why}` });
 }
@@ -237,7 +237,7 @@ export function disconnected(peerName: string): RpcError {
   });
 }
 
-/** The provider says that the peer is gone. */
+/** The provider reports that the peer is gone. */
 export function processGone(peerName: string): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -246,7 +246,7 @@ export function processGone(peerName: string): RpcError {
   });
 }
 
-/** Nothing was heard from a peer that was to be connected to; another hello may be. */
+/** The peer of a connect has not answered. Another hello may be answered. */
 export class ConnectSilence extends RpcError {
   /** `nonce`: of the hello that was not answered. */
   constructor(

@@ -132,7 +132,7 @@ describe("when all places are taken", () => {
     crowd.hello(1, 9999);
     expect(crowd.places.waiting).toBe(33);
     expect(crowd.names).not.toContain("1:9999");
-    // The crowd goes on, from the addresses that it has. Each has one turn.
+    // The crowd continues, from its addresses. Each has one turn.
     for (let port = 1; port <= 96; port++) crowd.hello(1, port);
     crowd.clock.advance(leastStayMs);
     expect(crowd.names).toContain("1:9999");

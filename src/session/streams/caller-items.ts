@@ -14,7 +14,7 @@ import type { Streams } from "./streams.ts";
 export interface RequestOfItems {
   /** The number of the request. */
   readonly id: number;
-  /** Nobody waits for the request any more. */
+  /** The caller no longer waits for the request. */
   readonly settled: boolean;
   /** An output could not be had. */
   onLost(error: RpcError): void;
@@ -23,7 +23,7 @@ export interface RequestOfItems {
 /** The stream that the request is made for. */
 export interface StreamOfItems {
   readonly terms: { readonly directions: ItemDirections; readonly window: ItemWindow };
-  /** Who takes the outputs. */
+  /** The receiver of the outputs. */
   readonly receiver: ItemReceiver;
 }
 
@@ -87,7 +87,7 @@ export class CallerItems implements CallItems, ArrivalsOwner {
     this.#session.services.progress.wake();
   }
 
-  /** Nobody waits for the request any more. */
+  /** The caller no longer waits for the request. */
   stop(): void {
     this.#sender?.stop();
     this.#arrivals?.close();

@@ -126,7 +126,7 @@ describe("the credits of items", () => {
             // All but the last are within the window.
             expect(held.slice(0, -1).reduce((sum, cost) => sum + cost, 0)).toBeLessThan(bytes);
           }
-          // When all has been taken and heard, the sender may go on.
+          // When all items have been taken and confirmed, the sender may continue.
           deliver();
           for (const cost of waiting.splice(0)) if (receiver.take(cost)) grant();
           hear();

@@ -10,7 +10,7 @@ function spareBytes(windowBytes: number): number {
   return Math.max(2048, Math.floor(windowBytes / 4));
 }
 
-/** No receiver grants more than this at once, whatever its window. */
+/** The most that a receiver grants at once, for any window. */
 const mostItems = 2 ** 31;
 const mostBytes = 2 ** 40;
 
@@ -22,7 +22,7 @@ export class SendCredits {
   /** Below zero when the last item was longer than what was left. */
   #bytes = 0;
 
-  /** Whether an item may be sent, of whatever length. */
+  /** Whether an item of any length may be sent. */
   get some(): boolean {
     return this.#items > 0 && this.#bytes > 0;
   }
@@ -49,15 +49,16 @@ export class SendCredits {
 /** A frame has 32 bits for them. */
 const mostBytesInFrame = 0xffff_ffff;
 
-/** How much a receiver takes, and what it has said of that. */
+/** The window of a receiver. */
 export interface ItemWindow {
   readonly items: number;
   readonly bytes: number;
 }
 
 /**
- * What the receiver of items has granted. Granted and not arrived, arrived and not taken, and taken and not granted
- * again are the window together, but for an item that was longer than what was left of it.
+ * The credits that the receiver of items has granted. The window is the sum of three parts: credits granted for items
+ * that have not arrived, items not taken, and credits not granted again. An item that was longer than the rest exceeds
+ * it.
  */
 export class ReceiveCredits {
   readonly #window: ItemWindow;
@@ -103,7 +104,7 @@ export class ReceiveCredits {
     return this.#takenItems * 2 >= this.#window.items || this.#takenBytes * 2 >= this.#window.bytes;
   }
 
-  /** Grants what has been taken: the whole window at first. `say` puts it into a frame. */
+  /** Grants the credits of taken items: the whole window at first. `say` puts the grant into a frame. */
   grant(say: (items: number, bytes: number) => void): void {
     while (this.#takenItems > 0 || this.#takenBytes > 0) {
       const items = this.#takenItems;

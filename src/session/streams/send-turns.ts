@@ -8,8 +8,8 @@ export interface TurnTaker {
 }
 
 /**
- * Whose turn it is to send items, among the streams of one session. Items are not urgent: they leave half of the
- * session's messages to requests and answers, and wait while anything else waits.
+ * The order in which the streams of one session send items. Items are not urgent: they leave half of the session's
+ * messages to requests and answers, and wait while other frames wait.
  */
 export class SendTurns implements Flushable {
   flushQueued = false;
@@ -47,7 +47,7 @@ export class SendTurns implements Flushable {
     return false;
   }
 
-  /** Nothing is sent any more. */
+  /** Stops sending. */
   close(): void {
     this.#ring = [];
   }

@@ -40,7 +40,7 @@ export class Streams implements SessionPart {
     this.turns.close();
   }
 
-  // An answer may have crossed what a caller sends: it is for nobody then.
+  // An answer may have crossed a frame of its caller: the frame is then dropped.
 
   readonly #onInput: FrameHandler = (at, bodyBytes, flags) => {
     const call = this.#exchange?.incoming.find(this.#callId(at));
