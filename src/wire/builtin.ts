@@ -17,14 +17,14 @@ export const builtin = {
   getPiece: 0xff0a,
   /** Sends bytes for ranges of granted memory, in the request or as a sealed piece. */
   putPiece: 0xff0b,
-  /** The pieces that were asked for have been read. */
+  /** The requested pieces have been read. */
   releasePieces: 0xff0c,
 } as const;
 
 /**
- * The methods of the built-in services, by path. An engine that serves one of these services serves its methods as control
- * methods with a fixed number, and in no service table. So they cost a greeting nothing, and are answered while the
- * engine drains and while it is full.
+ * The methods of the built-in services, by path. An engine that serves one of these services serves its methods as
+ * control methods with a fixed number, and in no service table. They do not lengthen a greeting, and are answered while
+ * the engine drains and while it is full.
  */
 export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
   "cinnabar.streams.v1/next": { number: 0xff06, kind: "unary", isOfCall: true },
@@ -42,7 +42,9 @@ export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
 export interface BuiltinNumber {
   readonly number: number;
   readonly kind: "unary" | "serverStream";
-  /** It belongs to a call that has been permitted, and names what that call has lent. So `allow` is not asked again. */
+  /**
+   * The method belongs to a permitted call, and names the memory that the call has lent. `allow` is not asked again.
+   */
   readonly isOfCall?: true;
 }
 

@@ -34,7 +34,7 @@ export function readCallIdentity(view: DataView, offset: number, end: number): C
   const sequence = view.getBigUint64(offset + 8, true);
   if (sequence === 0n || sequence > maxSequence) return `call identity has sequence ${sequence}`;
   const settled = view.getBigUint64(offset + 16, true);
-  // This call has not settled, so the lowest open sequence is at most this one.
+  // This call has not settled, so the lowest open sequence is at most its own.
   if (settled > sequence)
     return `call identity has sequence ${sequence}, and ${settled} as the lowest open one`;
   return {

@@ -78,7 +78,7 @@ describe("encodeAt", () => {
       for (const value of [sparse, { rows: [sparse] }, new Map([["a", { sparse }]]), new Set([sparse])])
         expect(limited(value, 2 ** 29)).toThrow(new TooLongError(`${tooLong(length)}${2 ** 29}`));
     }
-    // Many that are short enough, and one whose parts are not read to their end.
+    // Many short ones, and one with parts that are not read to their end.
     let read = 0;
     const counted = Array.from({ length: 5000 }, () => ({
       get text() {
@@ -210,7 +210,7 @@ describe("what travels", () => {
       typed: Float64Array.of(-0, 0),
       nested: { x: -0, y: 0 },
     });
-    // More often than it takes until such maps get code of their own.
+    // More often than such maps need before code is generated for them.
     for (let i = 0; i < 100; i++) expect(travel(value())).toStrictEqual(value());
   });
 
@@ -321,7 +321,7 @@ describe("what travels", () => {
   it("takes the dates of another realm for dates, invalid ones too", () => {
     const [valid, invalid] = runInNewContext("[new Date(5), new Date(NaN)]");
     expect(travel({ valid, invalid })).toEqual({ valid: new Date(5), invalid: new Date(Number.NaN) });
-    // One that has a toJSON of its own is what that makes.
+    // A date with its own toJSON is sent as the result of that.
     expect(travel(Object.assign(valid, { toJSON: () => "five" }))).toBe("five");
   });
 
@@ -384,7 +384,7 @@ describe("what travels", () => {
       const codec = { ...(await import("./encode-value.ts")), ...(await import("./decode-value.ts")) };
       const value = { created: new Date(Number.NaN), edited: new Date(7) };
       const bytes = codec.encode(value);
-      // More often than it takes until such maps get a builder.
+      // More often than such maps need before they get a builder.
       for (let i = 0; i < 100; i++) expect(codec.decodeAt(bytes, 0, bytes.byteLength)).toEqual(value);
     },
   );
@@ -497,7 +497,7 @@ describe("what travels", () => {
     expect(travel({ toJSON: () => undefined })).toBeUndefined();
     expect(travel(Object.assign(Object.create(null), { toJSON: () => [1] }))).toEqual([1]);
     expect(travel(runInNewContext("({ a: 1, toJSON: () => 5 })"))).toBe(5);
-    // Data of this name may come as often as it takes until such objects get code of their own.
+    // Data of this name may come as often as such objects need before code is generated for them.
     for (let i = 0; i < 100; i++) expect(travel({ a: i, toJSON: "no" })).toEqual({ a: i, toJSON: "no" });
     expect(travel({ a: 1, toJSON: () => "yes" })).toBe("yes");
     const same: object = { a: 1, toJSON: () => same };

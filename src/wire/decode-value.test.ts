@@ -96,7 +96,7 @@ describe("decodeAt", () => {
   it("never looks outside its range", () => {
     const bytes = hex("ffff d9 03 616263 ffff");
     expect(fault(bytes, 2, 7)).toBe("");
-    // The bytes that would complete the value are there, but belong to somebody else.
+    // The bytes that would complete the value are there, but belong to another value.
     for (let end = 2; end < 7; end++) expect(fault(bytes, 2, end)).toBe(cutOff);
   });
 
@@ -162,7 +162,7 @@ describe("decodeAt", () => {
     // V8 hashes text with a secret. Values are not hashed.
     expect(fault(table("d47300", 20_000, text))).toBe("");
     expect(fault(table("d46d00", 20_000, text, "01"))).toBe("");
-    // Many small tables are no more than one large.
+    // Many small tables cost no more than one large table.
     const small = Buffer.from(table("d47300", 1024, int)).toString("hex");
     expect(fault(hex(`dc0040 ${small.repeat(64)}`))).toBe("");
     expect(fault(hex(`dc0041 ${small.repeat(65)}`))).toContain("cost more than");
@@ -258,7 +258,7 @@ describe("decodeAt", () => {
 
 const key = fc.string().filter((name) => name !== "__proto__");
 
-/** Text that UTF-8 can say: no half surrogates, which no string of another language could hold. */
+/** Text that UTF-8 can encode: without half surrogates, which strings of other languages cannot hold. */
 const text = fc.string({ unit: "grapheme" });
 
 const scalar = fc.oneof(

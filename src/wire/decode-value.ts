@@ -21,8 +21,8 @@ import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
  * and work are bounded, extensions are known, and map keys can be property names. The memory that the value takes is
  * counted before it is taken.
  *
- * Values are made before all bytes have been read. A collection grows by what was read, never by what it claims.
- * Source: the msgpack specification's table of formats.
+ * Values are made before all bytes have been read. A collection grows by the parts that were read, never by its claimed
+ * length. Source: the msgpack specification's table of formats.
  */
 
 /** Longer strings are read by native code of Node. V8 would keep the pieces of longer ones (`ConsString`). */
@@ -45,7 +45,8 @@ export const mostHeapBytes = 2 ** 31 - 1;
 
 /**
  * Decodes the one value that fills `start` to `until`. With `asViews`, binary inside the value is a view on `from`,
- * which must then belong to this value alone; otherwise it is copied. `decodedHeapBytes` gives what the value takes.
+ * which must then belong to this value alone; otherwise it is copied. `decodedHeapBytes` returns the memory of the
+ * value.
  *
  * @throws DecodeError on anything that is not exactly one well-formed value; ValueTooLargeError on one that takes more
  * than `maxBytes` of the heap.
@@ -198,7 +199,8 @@ function readString(length: number): string {
 }
 
 function readLongString(start: number, length: number): string {
-  // Before it is made: it is at most as long as its bytes, and its characters have one byte or all of them two.
+  // Checked before the string is made. It is at most as long as its bytes, and each character has one byte, or each
+  // two.
   spend(heapCost.string + length);
   const text = bytes.utf8Slice(start, at);
   if (text.length !== length) spend(Math.max(0, 2 * text.length - length));
@@ -214,12 +216,12 @@ function readBinary(length: number): Uint8Array {
   return copy;
 }
 
-/** Refuses a collection that has more parts than bytes, as each takes at least one, or that lies too deep. */
+/** Refuses a collection with more parts than bytes, as each part takes at least one, or one that lies too deep. */
 function refuseCollection(parts: number): never {
   return refuse(parts > end - at ? `collection of ${parts} values has ${end - at} bytes` : tooDeep);
 }
 
-/** Counts memory that the value is about to take. Doubles, which take no more than their places, are seen later. */
+/** Counts memory that the value is about to take. Doubles, which take no more than their places, are counted later. */
 function spend(count: number): void {
   heapBytes += count;
   if (heapBytes > maxHeapBytes)
@@ -238,7 +240,7 @@ function readArray(length: number, depth: number): unknown[] {
   }
   if (length > end - at || depth >= maxDepth) refuseCollection(length);
   const inner = depth + 1;
-  // Points and pairs are frequent. Pushed to, an array would have room for 17.
+  // Points and pairs are frequent. An array that is filled by `push` would have room for 17.
   if (length <= 3) {
     spend(heapCost.exactArray(length));
     if (length === 1) return [read(inner)];
@@ -268,7 +270,7 @@ function readMap(count: number, depth: number): object {
   return object;
 }
 
-/** Reads the last `count` entries of an object whose shape is not the one at its place. */
+/** Reads the last `count` entries of an object with another shape than the one at its place. */
 function readNewShape(object: Record<string, unknown>, place: number, count: number, depth: number): object {
   readEntries(object, count, depth);
   const learned = shapes.learn(place, Object.keys(object));
@@ -276,7 +278,7 @@ function readNewShape(object: Record<string, unknown>, place: number, count: num
   return object;
 }
 
-/** Reads a map of a shape that has no code, if it is of that shape. */
+/** Reads a map with the keys of a shape without code. Other keys lead to `readNewShape`. */
 function readShape(shape: Shape<Code>, place: number, depth: number): object {
   const { keys, keyBytes } = shape;
   const object: Record<string, unknown> = {};
@@ -292,8 +294,8 @@ function readShape(shape: Shape<Code>, place: number, depth: number): object {
 
 /**
  * An object with objects in all properties, made as `readShape` makes them. V8 keeps a box of 16 bytes for each integer
- * in a property that has had doubles and integers only. It keeps none in one that has had an object. The object is kept
- * because V8 forgets this of properties that no object has any more.
+ * in a property that has only had doubles and integers. It keeps no box in a property that has had an object. This
+ * object is kept, because V8 forgets a property's history with its last object.
  */
 function withObjects(keys: readonly string[]): object {
   const object: Record<string, unknown> = {};
@@ -304,7 +306,7 @@ function withObjects(keys: readonly string[]): object {
 /** Decodes a map of a shape, whose first key is at `start`. `inner`: the depth of its values. */
 type Code = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
 
-/** A byte that is not the value of a small integer: `read` decides what it is. */
+/** A byte that is not the value of a small integer: `read` decides its meaning. */
 const noSmallInteger = 0xff;
 
 const shapes = new ShapeTable<Code>((shape) => {
@@ -341,7 +343,7 @@ const shapes = new ShapeTable<Code>((shape) => {
   return decode;
 });
 
-/** Where generated code has come to, and what it has called: it cannot see the variables of this module. */
+/** The position of generated code, and of its calls: it cannot see the variables of this module. */
 const position = new Uint32Array(1);
 
 /** For generated code: reads the value at `start`; it ends at `position[0]`. */
@@ -352,7 +354,7 @@ function readAt(start: number, depth: number): unknown {
   return value;
 }
 
-/** For generated code: the map has these values, and then another key than its shape. */
+/** For generated code: the map has these values, followed by another key than its shape. */
 function readRest(
   keys: readonly string[],
   values: readonly unknown[],
@@ -482,7 +484,7 @@ function readTypedArray(size: number): object {
   spend(heapCost.binary);
   const start = take(size);
   const { buffer, byteOffset } = bytes;
-  // Its own, aligned memory.
+  // Separate, aligned memory.
   const memory = buffer.slice(byteOffset + start + 1, byteOffset + at) as ArrayBuffer;
   return makeTypedArray(bytes[start] as number, memory) ?? refuse("typed array is of an unknown type");
 }

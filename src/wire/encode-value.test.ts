@@ -7,7 +7,7 @@ import { encode } from "./encode-value.ts";
 import { extension } from "./extension.ts";
 
 /**
- * Another implementation of the format, with the same extensions: what it writes and reads is what we write and read.
+ * Another implementation of the format, with the same extensions. Each reads what the other writes.
  */
 const packr = new Packr({
   useRecords: false,
@@ -69,7 +69,7 @@ const valueWith = (date: fc.Arbitrary<Date>) =>
     ),
   })).value;
 const anyValue = valueWith(fc.date());
-/** The other codec reads 48 of the 64 bits of a timestamp's seconds. Dates of our time need fewer, so none differs. */
+/** The other codec reads 48 of the 64 bits of a timestamp's seconds. Dates of our time need fewer, so they agree. */
 const valueOfOurTime = valueWith(fc.date({ min: new Date(0), max: new Date("2106-01-01") }));
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
@@ -117,11 +117,11 @@ describe("beside another implementation", () => {
           try {
             theirs = packr.unpack(bytes);
           } catch (error) {
-            // A changed byte may name our extension for maps, which the other does not have.
+            // A changed byte may name our extension for maps, which the other codec does not have.
             expect((error as Error).message).toBe(`Unknown extension ${extension.map}`);
             return;
           }
-          // The other reads broken UTF-8 by rules of its own.
+          // The other codec has different rules for broken UTF-8.
           if (!hasReplacement(ours)) expect(plain(ours)).toEqual(plain(theirs));
         },
       ),
@@ -176,13 +176,13 @@ describe("maps that come often", () => {
         for (let i = 0; i < times; i++) decodeFresh(bytes, 0, bytes.length);
       };
       for (let i = 0; i < 700; i++) come(50, { [`k${i}`]: 1 });
-      // Those after 512 have not come often enough.
+      // Shapes after 512 have not come often enough.
       expect(made).toHaveBeenCalledTimes(512);
       come(80, { frequent: 1 });
       expect(made).toHaveBeenCalledTimes(513);
     } finally {
       vi.unstubAllGlobals();
-      // The modules of this test are not for the files that share the process.
+      // The modules of this test must not remain for other files of the process.
       vi.resetModules();
     }
   });
@@ -201,7 +201,7 @@ describe("maps that come often", () => {
       expect(made).toHaveBeenCalledOnce();
     } finally {
       vi.unstubAllGlobals();
-      // The modules of this test are not for the files that share the process.
+      // The modules of this test must not remain for other files of the process.
       vi.resetModules();
     }
   });
@@ -219,7 +219,7 @@ describe("text that is no text", () => {
   });
 });
 
-/** With a Uint8Array in the place of each Buffer, which is what the other makes of binary. */
+/** With a Uint8Array instead of each Buffer: the other codec's form of binary. */
 function plain(value: unknown): unknown {
   if (Buffer.isBuffer(value)) return Uint8Array.from(value);
   if (Array.isArray(value)) return value.map(plain);
@@ -229,7 +229,7 @@ function plain(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, plain(part)]));
 }
 
-/** Whether a value holds, or has keys with, what stands for bytes that are no UTF-8. */
+/** Whether a value, or a key in it, contains the replacement character for invalid UTF-8. */
 function hasReplacement(value: unknown): boolean {
   const whole = { depth: Number.POSITIVE_INFINITY, maxArrayLength: null, maxStringLength: null };
   return inspect(value, whole).includes("\ufffd");

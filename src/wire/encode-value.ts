@@ -31,8 +31,8 @@ import { cycleIn, pathIn } from "./value-path.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
 
 /**
- * Encodes values as msgpack, in place. It refuses what a receiver would refuse (docs/protocol.md, section 4), so that
- * the fault is an error of the call and does not end the session.
+ * Encodes values as msgpack, in place. It refuses what a receiver would refuse (docs/protocol.md, section 4). The fault
+ * is then an error of the call and does not end the session.
  */
 
 /** Longer strings are written by native code of Node. */
@@ -74,9 +74,10 @@ const encoded: Encoded = { buffer: Buffer.alloc(0), start: 0, end: 0 };
 let encoding = false;
 
 /**
- * Encodes `value` into `into` from `start` on. It ends early at a value that needs more than `limit` bytes; one that is
- * longer and still fits the buffer may be returned. If it does not fit, the bytes are in another buffer: compare `buffer`
- * with `into`. That buffer is body memory, and the caller gives it back. The result object is reused by the next call.
+ * Encodes `value` into `into` from `start` on. It stops early at a value that needs more than `limit` bytes; a longer
+ * value that still fits the buffer may be returned. If it does not fit, the bytes are in another buffer: compare
+ * `buffer` with `into`. That buffer is body memory, and the caller gives it back. The result object is reused by the
+ * next call.
  *
  * @throws EncodeError
  */
@@ -196,7 +197,7 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
   return at;
 }
 
-/** Writes an object without own fields: it would arrive as an empty one, whatever it keeps elsewhere. */
+/** Writes an object without own fields as an empty object. Refuses an object whose content would be lost. */
 function writeEmpty(object: object, at: number, depth: number): number {
   if (Object.getPrototypeOf(object) !== Object.prototype || Symbol.toStringTag in object)
     refuseHidden(object, depth);
@@ -216,7 +217,7 @@ function classNameOf(object: object): string {
   return typeof name === "string" && name !== "" && name !== "Object" ? name : "nameless object";
 }
 
-/** Whether nothing but what all objects have is inherited. A dictionary may have an empty prototype. */
+/** Whether an object inherits only what all objects have. A dictionary may have an empty prototype. */
 function isPlain(object: object): boolean {
   const parent: object | null = Object.getPrototypeOf(object);
   if (parent === null || parent === Object.prototype) return true;
@@ -227,7 +228,7 @@ function isPlain(object: object): boolean {
   );
 }
 
-/** `[object Object]` for an object of no kind of its own. */
+/** `[object Object]` for an object without its own kind. */
 function kindOf(value: object): string {
   return Object.prototype.toString.call(value);
 }
@@ -236,7 +237,7 @@ function nameOfKind(kind: string): string {
   return kind.slice("[object ".length, -1);
 }
 
-/** An object with these keys was written without code of its own. */
+/** Counts an object with these keys that was written without generated code. */
 function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly string[]): void {
   const isOfShape = shape?.keys.length === keys.length && shape.keys.every((key, i) => key === keys[i]);
   if (isOfShape) shapes.count(shape);
@@ -244,8 +245,8 @@ function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly
 }
 
 /**
- * The code of a shape: writes an object with these keys at `at`. Returns its end; -1, with nothing written, if the keys
- * are others, but as many.
+ * The code of a shape: writes an object with these keys at `at`. Returns its end. Returns -1, with no byte written, if
+ * the keys are others of the same number.
  */
 type Code = (object: object, keys: readonly string[], at: number, depth: number) => number;
 
@@ -290,7 +291,7 @@ function writeArray(array: readonly unknown[], start: number, depth: number): nu
   // Each value takes at least one byte. A sparse array may be longer than any message.
   if (length > mostBytes) refuseLength(length);
   let at = writeCount(length, 0x90, 0xdc, start);
-  // An empty one is no deeper than a number.
+  // An empty array is no deeper than a number.
   if (depth >= maxDepth && length > 0) refuseDepth(depth);
   for (let i = 0; i < length; i++) {
     trail[depth] = i;
@@ -394,7 +395,7 @@ function writeNumber(value: number, at: number): number {
     if (value >= 0x10000) return write32(0xce, value, at);
     if (value >= 0x100) return write16(0xcd, value, at);
     if (value >= 0x80) return write8(0xcc, value, at);
-    // -0 equals 0, and no integer format has it.
+    // -0 equals 0, but no integer format has it.
     if (value === 0 && 1 / value < 0) return writeDouble(value, at);
     target[at] = value;
     return at + 1;
@@ -445,7 +446,7 @@ function writeOther(value: object, at: number, depth: number): number {
     target.set(bytes, start);
     return start + bytes.length;
   }
-  // Objects of other realms are instances of no class of this one. Only they are asked for what they were made as.
+  // Objects of other realms are instances of no class of this realm. Only these need a look-up of their kind.
   const isForeign = !(value instanceof Object) && kindOf(value) !== "[object Object]";
   if (isForeign && isUint8Array(value)) return writeBinary(value, at);
   const json = toJson(value);
@@ -484,7 +485,7 @@ function errorParts(error: Error): unknown[] {
   return parts;
 }
 
-/** Objects of these kinds have nothing that a receiver could use, or not what they look like, whatever fields they have. */
+/** Kinds of objects without content for a receiver, or with other content than their fields show. */
 const unsendableKinds = new Set(
   [
     ...["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"],
@@ -499,7 +500,7 @@ function toJson(value: object): unknown {
   return typeof toJSON !== "function" || isOfDates(toJSON, value) ? value : toJSON.call(value);
 }
 
-/** Whether it is the method that all dates have. Those of another realm, as of `node:vm`, have one of their own. */
+/** Whether it is the method of all dates. Dates of another realm, as of `node:vm`, have another function. */
 function isOfDates(toJSON: unknown, value: object): boolean {
   const ours = Date.prototype.toJSON;
   return toJSON === ours || (isDate(value) && `${toJSON}` === `${ours}`);
@@ -517,7 +518,7 @@ function writeBinary(bytes: Uint8Array, at: number): number {
 function openExtension(type: number, bytes: number, at: number): number {
   if (at + bytes > room) grow(at, bytes);
   let end = at + 1;
-  // 1, 2, 4, 8 and 16 bytes have tags of their own.
+  // 1, 2, 4, 8 and 16 bytes have separate tags.
   if (bytes > 0 && bytes <= 16 && (bytes & (bytes - 1)) === 0) target[at] = 0xd4 + 31 - Math.clz32(bytes);
   else end = writeLength(bytes, 0xc7, at);
   target[end] = type;
@@ -535,7 +536,7 @@ function writeElements(number: number, bytes: Uint8Array, at: number): number {
   return start + 2 + length;
 }
 
-/** The name of a typed array. The getter is inherited by those of all realms, and a class of the user's may hide it. */
+/** The name of a typed array. Arrays of all realms inherit the getter, and a user's class may hide it. */
 const typedArrayName = Object.getOwnPropertyDescriptor(
   Object.getPrototypeOf(Uint8Array.prototype),
   Symbol.toStringTag,

@@ -5,7 +5,7 @@
  * `context` below, and not in an argument.
  */
 
-/** What regions need to be encoded and decoded. Set for one encode or decode only. */
+/** The functions that encode and decode regions. Set for one encode or decode only. */
 export interface RegionCodec {
   /** Grants a local region to the receiver of the message, and returns its descriptor. */
   encodeRegion(region: object): Uint8Array;
@@ -15,7 +15,7 @@ export interface RegionCodec {
   readonly peer?: PeerIdentity | undefined;
 }
 
-/** What is known of the other side of a session. */
+/** The known properties of the other side of a session. */
 export interface PeerIdentity {
   readonly incarnation: bigint;
   /** Its host, numeric or by name; "" if unknown. */
@@ -69,7 +69,7 @@ export const maxDepth = 100;
 
 export const tooDeep = `nesting is deeper than ${maxDepth}`;
 
-/** A class whose instances are sent as an extension, or not at all. */
+/** A class with instances that are sent as an extension, or refused. */
 interface Packer {
   readonly Class: abstract new (...args: never[]) => object;
   readonly type: number;
@@ -98,7 +98,7 @@ export function registerExtension<T extends object>(
   unpackers[type] = unpacker;
 }
 
-/** Refuses instances of a class. Sent field by field, they would reveal what only this process may know. */
+/** Refuses instances of a class. Sent field by field, they would reveal data that only this process may know. */
 export function refuseClass(Class: abstract new (...args: never[]) => object, why: string): void {
   const pack = (): never => {
     throw new EncodeError(`the value cannot be encoded: ${why}`);

@@ -29,7 +29,7 @@ export function packError(error: RpcError): ErrorBody {
   };
 }
 
-/** An error without its data, where that cannot be sent, and with less of its message where that is too long. */
+/** An error without its data, where the data cannot be sent, and with a shorter message, where that is too long. */
 export function packMessage({ plainMessage, reason }: RpcError): ErrorBody {
   return { m: plainMessage.slice(0, 200), ...(reason === undefined ? {} : { r: reason }) };
 }

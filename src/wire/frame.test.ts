@@ -51,7 +51,7 @@ describe("frame header", () => {
     for (let bytes = 0; bytes < frameHeaderBytes; bytes++) {
       expect(frameFault(frame(4), 16, 16 + bytes)).toBe("frame header is cut off");
     }
-    // The frame before it may have run past the end by its padding.
+    // The padding of the frame before it may have run past the end.
     expect(frameFault(frame(4), 16, 9)).toBe("frame header is cut off");
   });
 

@@ -27,7 +27,7 @@ export const frameKind = {
   pong: 9,
   goodbye: 10,
   /**
-   * The receiver of a rendezvous body has pulled it or gives it up: its memory is free. Word: one of `rendezvousOwner`.
+   * The receiver of a rendezvous body has pulled it or abandons it: its memory is free. Word: one of `rendezvousOwner`.
    */
   pulled: 11,
   /** The service table of the connector. Sent once, after the welcome, if it serves anything. */
@@ -48,15 +48,15 @@ export const frameKind = {
   secure: 19,
   /** The acceptor of a TLS handshake wants the hello again, with this cookie. */
   retry: 20,
-  /** One-way calls have been executed: no other terminal frame comes for them. */
+  /** One-way calls have been executed: they get no other terminal frame. */
   executed: 21,
-  /** The sender reads rendezvous bodies. Word: how many more bytes it has read. Only where bodies take long. */
+  /** The sender reads rendezvous bodies. Word: how many more bytes it has read. Only for bodies that take long. */
   pulling: 22,
-  /** The metadata that the callee of a stream has for its caller before its first item. The body is their block alone. */
+  /** The headers of a stream: the callee's metadata before its first item. The body is their block alone. */
   headers: 23,
 } as const;
 
-/** All kinds are below: the length of a session's table of handlers. */
+/** Every kind is below this number: the length of a session's table of handlers. */
 export const frameKinds = 32;
 
 /**
@@ -93,7 +93,7 @@ export const frameFlag = {
 const knownFlags =
   frameFlag.rendezvous | frameFlag.grants | frameFlag.identity | frameFlag.metadata | frameFlag.control;
 
-/** Those that only requests have. */
+/** Flags of requests only. */
 const requestFlags = frameFlag.grants | frameFlag.identity | frameFlag.control;
 
 /** One frame to be sent. */
@@ -102,11 +102,11 @@ export interface FrameHead {
   readonly method: number;
   readonly callId: number;
   readonly word: number;
-  /** Those flags that are known before the body is. Default: none. */
+  /** The flags that are known before the body. Default: none. */
   readonly flags?: number;
-  /** A request that nobody waits for: it may share longer messages, as items do. Not sent. Default: false. */
+  /** A request without a waiting caller: it may share longer messages, as items do. Not sent. Default: false. */
   readonly isOneWay?: boolean;
-  /** A control request or its answer: in a message its body has no limit but that of the message. Not sent. Default: false. */
+  /** A control request or its answer: only the message limits its body in a message. Not sent. Default: false. */
   readonly isControl?: boolean;
 }
 
@@ -159,8 +159,8 @@ export function frameFault(view: DataView, offset: number, end: number): string 
 }
 
 /**
- * Whether the frame at `offset` is a keepalive. It passes whatever waits to be sent, the welcome too, and says no more
- * than that its sender lives.
+ * Whether the frame at `offset` is a keepalive. It overtakes all frames that wait, the welcome too. It only means that
+ * its sender lives.
  */
 export function isKeepalive(view: DataView, offset: number): boolean {
   return view.getUint8(offset) === frameKind.pong && view.getUint16(offset + 2, true) === senderState.busy;
@@ -177,7 +177,7 @@ export interface RendezvousBody {
   readonly key: bigint;
   readonly address: bigint;
   readonly bytes: number;
-  /** What opens a sealed body. */
+  /** The data that opens a sealed body. */
   readonly seal?: { readonly counter: number; readonly tag: Uint8Array } | undefined;
 }
 
@@ -222,6 +222,6 @@ export function readRendezvous(
 
 function readSeal(view: DataView, offset: number): NonNullable<RendezvousBody["seal"]> {
   const tag = new Uint8Array(view.buffer, view.byteOffset + offset + 8, 16);
-  // A copy: the message's slot is used again before the body has come.
+  // A copy: the message's slot is used again before the body has arrived.
   return { counter: Number(view.getBigUint64(offset, true)), tag: Uint8Array.from(tag) };
 }

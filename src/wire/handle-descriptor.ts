@@ -21,7 +21,7 @@ const maxUrls = 16;
 const maxUrlBytes = 255;
 export const minHandleBytes = headerBytes;
 export const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
-/** The form of a URL here. Whether it can be connected to is found out later. */
+/** The form of a URL here. Whether the URL can be connected to is checked later. */
 const urlPattern = /^[a-z][a-z0-9+]{0,15}:\/\/[^\p{Cc}]{1,200}$/u;
 
 export interface HandleDescriptor {

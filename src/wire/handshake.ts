@@ -18,24 +18,26 @@ export interface Greeting extends ReturnPath {
   readonly requests: number;
   /** The bytes of a put notification that the sender accepts with a write: 8, or 0 for none. */
   readonly immediateBytes: number;
-  /** In a sealed session: the sender lets regions travel as they are, if its peer does too. */
+  /** In a sealed session: the sender lets regions travel unsealed, if its peer does too. */
   readonly plainBulk?: boolean;
-  /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
+  /** Milliseconds of silence after which the sender declares a peer lost, while it waits for the peer. */
   readonly heartbeatMs: number;
-  /** Milliseconds that the sender keeps a rendezvous body without hearing that bytes of its bodies were read. */
+  /** Milliseconds that the sender keeps a rendezvous body while its peer reports no progress. */
   readonly bodyStallMs: number;
   /**
-   * The nonce of an earlier hello of the sender that was not answered in time: no session of that one will be used.
+   * The nonce of an earlier hello of the sender that was not answered in time: the session of that hello is unused.
    * Only in a hello.
    */
   readonly repeats?: ReturnPath["nonce"] | undefined;
-  /** Which services of the sender do not serve. Absent: all do. Only in a welcome: later changes are announced. */
+  /**
+   * The services of the sender that do not serve. Absent: all serve. Only in a welcome: later changes are announced.
+   */
   readonly health?: ToldHealth | undefined;
-  /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
+  /** The services of the sender. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
 }
 
-/** Which services of an engine do not serve, as it tells its peers. */
+/** The services of an engine that do not serve, as it reports them to its peers. */
 export interface ToldHealth {
   /** Counts the changes. A lower one is older. */
   readonly edition: number;
@@ -43,7 +45,7 @@ export interface ToldHealth {
   readonly notServing: readonly (readonly [service: string, reason: string])[];
 }
 
-/** The part of a greeting that an answer needs. It is the same in every version, so that any version can be refused. */
+/** The part of a greeting that an answer needs. It is the same in every version, so any version can be refused. */
 export interface ReturnPath {
   /** The index, and the nonce of 64 bits, that messages to the sender of this greeting must carry. */
   readonly session: number;
@@ -54,7 +56,7 @@ export interface ReturnPath {
   readonly messageBytes: number;
 }
 
-/** A method of a service table: a name alone is a unary method; other kinds have their number beside it. */
+/** A method of a service table: a name alone for a unary method, a name and the number of its kind for others. */
 export type TableMethod = string | readonly [name: string, kind: number];
 
 /** Services and their methods. Methods are numbered from 0 in this order, across all services. */
@@ -93,7 +95,7 @@ export const greetingLimits: GreetingLimits = {
 /** The heartbeat of a peer whose greeting has none. */
 export const defaultHeartbeatMs = 1000;
 
-/** How long a peer keeps bodies whose greeting does not say. */
+/** How long a peer keeps bodies, if its greeting does not say. */
 export const defaultBodyStallMs = 10_000;
 
 /** The lowest message limit that a peer may state: room for a header, a frame and a small body. */
@@ -121,12 +123,12 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
   };
 }
 
-/** What does not serve, as it is sent. */
+/** The wire form of a health report. */
 export function packHealth({ edition, notServing }: ToldHealth): unknown[] {
   return [edition, notServing];
 }
 
-/** Whether the peer has said this after that. A long list may be overtaken by the next. */
+/** Whether a health report is newer than another. The next report may overtake a long one. */
 export function isNewer(health: ToldHealth, than: ToldHealth | undefined): boolean {
   return than === undefined || health.edition > than.edition;
 }
@@ -139,7 +141,7 @@ export function versionFault(body: unknown): string {
   return `peer speaks protocol ${lowest} to ${highest}, this side ${protocolVersion}`;
 }
 
-/** The return path of a greeting, whatever else is wrong with it, or a sentence that names the fault. */
+/** The return path of a greeting, whatever other fault it has, or a sentence that names the fault. */
 export function parseReturnPath(body: unknown): ReturnPath | string {
   if (!isMap(body)) return "greeting is not a map";
   const { ses, non, adr, msg } = body;
@@ -153,7 +155,7 @@ export function parseReturnPath(body: unknown): ReturnPath | string {
   return { session: ses, nonce, address: adr, messageBytes: msg };
 }
 
-/** What a hello says of the versions and of a former hello, or a sentence that names the fault. */
+/** The versions and the former hello in a hello, or a sentence that names the fault. */
 export function parseVersions(body: unknown): Pick<Greeting, "versions" | "repeats"> | string {
   const { v, rep } = body as Record<string, unknown>;
   if (!isVersions(v)) return "greeting states no protocol versions";
@@ -210,7 +212,7 @@ export function parseGreeting(body: unknown): Greeting | string {
   };
 }
 
-/** What does not serve, in a decoded value, or a sentence that names the fault. */
+/** The health report in a decoded value, or a sentence that names the fault. */
 function parseHealth(value: unknown): ToldHealth | string {
   if (!Array.isArray(value) || value.length !== 2) return "greeting has a malformed health";
   const [edition, notServing] = value as [unknown, unknown];
@@ -260,7 +262,7 @@ function isWhole(value: unknown): value is number | bigint {
   return typeof number === "number" && Number.isSafeInteger(number) && number >= 0;
 }
 
-/** A number of 64 bits, modulo 2^64: an int64, a uint64, or shorter, as other encoders use the shortest format. */
+/** A number of 64 bits, modulo 2^64: an int64, a uint64, or a shorter format, since other encoders use the shortest. */
 function uint64(value: unknown): bigint | undefined {
   return typeof value === "bigint" || isWhole(value) ? BigInt.asUintN(64, BigInt(value)) : undefined;
 }
@@ -304,7 +306,7 @@ export function kindOfMethod(method: TableMethod): number {
   return typeof method === "string" ? methodKindNumbers.unary : method[1];
 }
 
-/** Names of digits alone are refused: tables of such strings may be made to collide (see `work.ts`). */
+/** Names of digits alone are refused: tables of such strings can be made to collide (see `work.ts`). */
 function isName(value: unknown): value is string {
   return (
     typeof value === "string" &&

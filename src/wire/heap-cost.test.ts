@@ -25,7 +25,7 @@ const same = (count: number, text: string): Buffer => {
   return Buffer.concat([headOf(0xdd, count), Buffer.alloc(count * part.length, part)]);
 };
 
-/** A key of six characters that no other `i` has. */
+/** A key of six characters that is unique for each `i`. */
 const key = (i: number): string => `a6 61 ${Buffer.from(i.toString(36).padStart(5, "_")).toString("hex")}`;
 /** A key of one character. */
 const keyOf = (name: string): string => `a1 ${Buffer.from(name).toString("hex")}`;
@@ -36,7 +36,7 @@ const double = (i: number): Buffer => {
   return bytes;
 };
 
-/** The same bytes over and over where a peer would do that, and other ones where that costs more. */
+/** The same bytes repeatedly, as a peer would send them; different bytes where those cost more. */
 const values: Record<string, Buffer> = {
   nils: same(200_000, "c0"),
   doubles: arrayOf(50_000, double),
@@ -87,15 +87,15 @@ const values: Record<string, Buffer> = {
   "regular expressions": arrayOf(5000, (i) => hex(`d47800 92 ${key(i)} a0`)),
 };
 
-/** Some of the heap that a decode leaves is of V8's own, as hidden classes and tables that are made once. */
+/** The part of the heap growth that is V8's own, such as hidden classes and tables that are made once. */
 const ownHeapBytes = 200_000;
 
-/** Decodes until the cost stays: shapes of maps are learned, and maps decoded before may have taken their places. */
+/** Decodes until the cost is stable: shapes of maps are learned, and earlier maps may hold their places. */
 function decodeOften(bytes: Buffer, { decodeAt } = codec): void {
   for (let i = 0; i < 3; i++) decodeAt(bytes, 0, bytes.length);
 }
 
-/** Collects until nothing more goes: V8 gives back code that other tests of the process have left, some at each time. */
+/** Collects until the heap is stable: V8 returns code of other tests of the process in several steps. */
 function collectAll(): void {
   let before = Number.POSITIVE_INFINITY;
   for (let i = 0; i < 10; i++) {
@@ -117,17 +117,17 @@ function heapBytesOf(bytes: Buffer, { decodeAt } = codec): number {
   return took;
 }
 
-/** Compares what a value takes with what is counted for it. */
+/** Compares a value's measured memory with its counted memory. */
 function expectCounted(bytes: Buffer, by = codec): void {
   decodeOften(bytes, by);
   const took = heapBytesOf(bytes, by);
   const counted = by.decodedHeapBytes();
   expect(counted).toBeGreaterThan(0.9 * took - ownHeapBytes);
-  // So generous that values of honest peers are not refused for what they do not take.
+  // The limit is generous: the count must not refuse values of honest peers.
   expect(counted).toBeLessThan(4.5 * took + ownHeapBytes);
 }
 
-/** The same for maps of eight keys, whose first doubles came when V8 might have forgotten all maps before. */
+/** The same for maps of eight keys with first doubles that come when V8 may have forgotten all former maps. */
 async function expectCountedAfterDoubles(names: string, by = codec): Promise<void> {
   const maps = (count: number, value: string) =>
     same(count, `88 ${[...names].map((name) => `${keyOf(name)} ${value}`).join("")}`);

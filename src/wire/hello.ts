@@ -5,7 +5,9 @@ import { frameFault, frameFlag, frameHeaderBytes, frameKind, writeHead } from ".
 import { parseReturnPath, parseVersions, type ReturnPath } from "./handshake.ts";
 import { alignFrame, messageHeaderBytes, noNonce, unnumbered, writeMessageHeader } from "./message.ts";
 
-/** What a message without a session carries: a value that should be a greeting, or a sentence that names the fault. */
+/**
+ * The content of a message without a session: a value that should be a greeting, or a sentence that names the fault.
+ */
 export type HelloBody = { readonly value: unknown } | string;
 
 /** Reads a message without a session, whose header has been checked. Never throws. */
@@ -44,16 +46,19 @@ export function helloMessage(body: Uint8Array): Uint8Array {
   return message;
 }
 
-/** A hello that asks for a sealed session. It says only what an answer needs: the rest of the greeting comes sealed. */
+/**
+ * A hello that asks for a sealed session. It has only the data that an answer needs: the rest of the greeting is
+ * sealed.
+ */
 export interface SecureHello extends ReturnPath {
   readonly versions: readonly [number, number];
   /** As in a greeting. */
   readonly repeats?: ReturnPath["nonce"] | undefined;
-  /** Numbers of the ciphers that the connector accepts, the most wanted first. */
+  /** Numbers of the ciphers that the connector accepts, in order of preference. */
   readonly suites: readonly number[];
   /** The connector's first flight of TLS. */
   readonly flight: Uint8Array;
-  /** What the acceptor has asked for by `retry`: it shows that the return path is the connector's. */
+  /** The cookie from the acceptor's `retry`: it proves that the return path is the connector's. */
   readonly cookie?: Uint8Array | undefined;
 }
 
@@ -97,9 +102,9 @@ export function parseSecureHello(body: unknown): SecureHello | string {
   return { ...path, ...opening, suites: s as number[], flight: t, cookie: c };
 }
 
-/** What the acceptor says in the clear before its first flight. Keys depend on it, so nobody can change it unseen. */
+/** The acceptor's terms, sent in the clear before its first flight. Keys depend on them, so a change is detected. */
 export interface AcceptorTerms extends Omit<ReturnPath, "address"> {
-  /** The number of the ciphers that the session has. */
+  /** The number of the session's ciphers. */
   readonly suite: number;
 }
 

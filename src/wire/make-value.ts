@@ -4,7 +4,7 @@ import { arrayBufferNumber, DecodeError, dataViewNumber, typedArrays } from "./e
 
 type ErrorClass = new (message: string, options: ErrorOptions) => Error;
 
-/** Error classes by name. A Map and not an object: the name comes from a peer and must find nothing inherited. */
+/** Error classes by name. A Map and not an object: the name comes from a peer and must find no inherited property. */
 const errorClasses = new Map<string, ErrorClass>(
   [Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError].map((Class) => [
     Class.name,
@@ -14,8 +14,8 @@ const errorClasses = new Map<string, ErrorClass>(
 
 /** Makes the error of a name from a peer. */
 export function makeError(name: string, message: string, cause: unknown, errors: unknown): Error {
-  // A stack would show this decoder, and take longer to make than the rest of the error. Not an assignment, which would
-  // throw where the process has frozen its globals.
+  // A stack would show this decoder, and take longer to make than the rest of the error. `Reflect.set` does not throw
+  // where the process has frozen its globals; an assignment would.
   const { stackTraceLimit } = Error;
   Reflect.set(Error, "stackTraceLimit", 0);
   try {
@@ -51,7 +51,7 @@ export function makeMap(parts: readonly unknown[]): Map<unknown, unknown> {
   return map;
 }
 
-/** A typed array over `memory`, by its number in the protocol; undefined if there is none. */
+/** A typed array over `memory`, by its number in the protocol; undefined for an unknown number. */
 export function makeTypedArray(number: number, memory: ArrayBuffer): object | undefined {
   if (number === arrayBufferNumber) return memory;
   if (number === dataViewNumber) return new DataView(memory);

@@ -21,15 +21,15 @@ const messageMagic = 0xcb;
 export const sealedMagic = 0xcc;
 export const protocolVersion = 2;
 
-/** Where in the header the fields stand that tell the session and the place in it. */
+/** Offsets of the nonce, the session and the number in the header. */
 export const nonceOffset = 8;
 export const sessionOffset = 16;
 export const numberOffset = 20;
 
-/** The number of a hello and of a keepalive, which stand outside the count. */
+/** The number of a hello and of a keepalive, which are not counted. */
 export const unnumbered = 0;
 
-/** The highest number of a message of a side in a session. 1 is the first, and follows it. */
+/** The highest number of a message of a side in a session. The first is 1, which also follows the highest. */
 export const mostNumber = 0xffff_ffff;
 
 /** Frames begin at multiples of eight bytes, counted from the start of the message. */
@@ -84,7 +84,7 @@ const drawn = new BigUint64Array(1);
 
 /**
  * A random number of 64 bits that only the two sides of a session know: every message carries the receiver's. It is
- * kept as two halves, because a comparison of each message with a big integer would make one.
+ * kept as two halves, so that a comparison of a message allocates no big integer.
  */
 export class Nonce {
   readonly value: bigint;
@@ -97,7 +97,7 @@ export class Nonce {
     this.high = Number(value >> 32n);
   }
 
-  /** Draws one that nobody can guess. It is never 0, which stands for "none". */
+  /** Draws an unpredictable nonce. It is never 0, which stands for "none". */
   static draw(): Nonce {
     do randomFillSync(drawn);
     while (drawn[0] === 0n);
@@ -111,5 +111,5 @@ export class Nonce {
   }
 }
 
-/** The nonce in a hello, which names no session yet. */
+/** The nonce in a hello, which has no session yet. */
 export const noNonce = new Nonce(0n);

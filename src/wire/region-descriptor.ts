@@ -12,7 +12,7 @@ import { DecodeError, EncodeError, type RegionCodec, registerExtension } from ".
  * and for each segment, in the order of the region's bytes:
  *
  *   0  u64  key of its memory
- *   8  u64  remote address of its first byte, as the provider wants it (virtual address or offset)
+ * 8 u64 remote address of its first byte, in the provider's form (virtual address or offset)
  *   16 u64  length in bytes, not 0
  */
 export const regionExtension = 0x7d;
@@ -57,7 +57,7 @@ export function writeRegionDescriptor({ access, bytes, segments }: RegionDescrip
   return payload;
 }
 
-/** The fault of a payload's length, or "": it is checked before anything is decoded. */
+/** The fault of a payload's length, or "". The length is checked before decoding. */
 export function regionSizeFault(size: number): string {
   const segments = (size - regionHeaderBytes) / regionSegmentBytes;
   const fits = Number.isInteger(segments) && segments >= 0 && segments <= maxRegionSegments;
@@ -86,7 +86,7 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
     if (length === 0n) return "region descriptor has an empty segment";
     if (address + length > lastAddress) return "region descriptor runs past the end of memory";
     sum += length;
-    // Before the length becomes a number: a length above the total need not be a safe integer.
+    // Compared before the length becomes a number: a length above the total may be no safe integer.
     if (sum > total) break;
     segments.push({ key: view.getBigUint64(at, true), address, bytes: Number(length) });
   }
@@ -94,7 +94,7 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
   return { access, bytes: Number(total), segments };
 }
 
-/** Registers the class whose instances are sent as region descriptors. The layer that owns the class calls it once. */
+/** Registers the class of region descriptors. The layer that owns the class calls this once. */
 export function registerRegionClass(Class: abstract new (...args: never[]) => object): void {
   const pack = (region: object, context: RegionCodec | undefined): Uint8Array => {
     if (context === undefined)

@@ -5,14 +5,14 @@ import type * as Encoder from "./encode-value.ts";
 import { maxDepth } from "./extension.ts";
 
 /**
- * The codec with code generated for shapes, and the codec without, beside each other: a shape must come so often to get
- * code that each test lets it come this often.
+ * The codec with code generated for shapes, beside the codec without. A shape must come often before it gets code, so
+ * each test repeats it this often.
  */
 const often = 50;
 
 let generated: Codec;
 let interpreted: Codec;
-/** The sources of all functions that the first has generated. */
+/** The sources of all functions that the first codec has generated. */
 const sources: string[] = [];
 
 beforeAll(async () => {
@@ -20,7 +20,7 @@ beforeAll(async () => {
     sources.push(code.at(-1) as string);
     return Reflect.construct(OwnFunction, code);
   });
-  // It asks for both kinds of code once, and never again.
+  // It tries to generate code once for each kind, and never again.
   interpreted = await freshCodec(function forbidden() {
     throw new EvalError("Code generation from strings disallowed for this context");
   });
@@ -32,7 +32,7 @@ beforeAll(async () => {
 
 afterAll(() => {
   vi.unstubAllGlobals();
-  // The modules of these tests are not for the files that share the process.
+  // The modules of these tests must not remain for other files of the process.
   vi.resetModules();
 });
 
@@ -40,7 +40,7 @@ type Codec = typeof Encoder & typeof Decoder;
 
 const OwnFunction = Function;
 
-/** A codec of its own, which has asked `compile` for code. */
+/** A new codec, which has asked `compile` for code. */
 async function freshCodec(compile: (...code: string[]) => unknown): Promise<Codec> {
   vi.stubGlobal("Function", vi.fn(compile));
   vi.resetModules();
@@ -53,7 +53,7 @@ async function freshCodec(compile: (...code: string[]) => unknown): Promise<Code
   return codec;
 }
 
-/** What came of it: a value and its memory, or an error. */
+/** The outcome: a value and its memory, or an error. */
 function outcomeOf(codec: Codec, run: (codec: Codec) => unknown): unknown {
   try {
     return { value: run(codec), heapBytes: codec.decodedHeapBytes() };
@@ -74,7 +74,7 @@ function written(codec: Codec, value: unknown, bytes = 4096): unknown {
   return { inPlace: buffer === target, hex: buffer.toString("hex", start, end) };
 }
 
-/** Lets both learn the shapes of plain objects with these keys, inner ones first. */
+/** Lets both codecs learn the shapes of plain objects with these keys, inner ones first. */
 function learn(...shapes: readonly (readonly string[])[]): void {
   for (const keys of shapes) {
     const value = Object.fromEntries(keys.map((key) => [key, 1]));
@@ -140,7 +140,7 @@ describe("code that is generated for a shape", () => {
         const bytes = Buffer.from(interpreted.encode([object, object]));
         const changed = Buffer.from(bytes);
         changed[by.at % bytes.length] = by.byte;
-        // What lies behind the end belongs to others, and may be just what is missing.
+        // The bytes after the end belong to others, and may be exactly the missing ones.
         for (const [from, end] of [
           [bytes, bytes.length],
           [bytes, by.cut % bytes.length],
@@ -196,7 +196,7 @@ describe("code that is generated for a shape", () => {
 });
 
 describe("getters of an object whose shape has code", () => {
-  /** An object with the keys `a`, `b` and `c`, of which `b` is a getter. */
+  /** An object with the keys `a`, `b` and `c`; `b` is a getter. */
   const withGetter = (get: (object: Record<string, unknown>) => unknown) => {
     const object: Record<string, unknown> = {
       a: 1,
@@ -284,7 +284,7 @@ describe("keys that peers choose", () => {
     "k".repeat(32),
     "k".repeat(5000),
   ];
-  /** Names that mean something in code, and those of the generated code itself. */
+  /** Names with a meaning in code, and those of the generated code itself. */
   const words = [
     ..."return class var await yield let eval arguments this null true new delete in of get set async".split(
       " ",
@@ -342,7 +342,7 @@ describe("keys that peers choose", () => {
       expectSame((codec) => written(codec, object));
     }
     expect(sources.length - before).toBeLessThanOrEqual(512);
-    // A shape that is frequent enough gets code all the same.
+    // A shape that is frequent enough still gets code.
     const made = sources.length;
     for (let i = 0; i < 1000; i++) generated.encode({ frequent: 1, enough: i });
     expect(sources.length).toBe(made + 1);

@@ -1,34 +1,34 @@
 /**
- * Remembers the keys of plain objects: messages of one kind have the same keys in the same order. A shape that comes
- * often gets code of its own, which compares and copies the bytes of keys instead of making strings of them, and reads
- * and sets properties by name. `decode-value.ts` and `encode-value.ts` have a table of shapes each.
+ * Remembers the keys of plain objects: messages of one kind have the same keys in the same order. Code is generated for
+ * a frequent shape. It compares and copies the bytes of keys instead of making strings, and reads and sets properties
+ * by name. `decode-value.ts` and `encode-value.ts` have a table of shapes each.
  */
 
 /** Objects with more keys are treated as dictionaries. */
 const maxKeys = 32;
 const places = 512;
-/** A shape that came so often gets code of its own. */
+/** How often a shape must come before code is generated for it. */
 const firstOftenEnough = 32;
 /**
- * Each time this many functions were made, a shape must come twice as often to get one. Keys come from peers, who could
- * make this side generate code without end. Peers cannot use the functions up either: a shape that is frequent enough
+ * Each time this many functions were made, the required frequency doubles. Keys come from peers, who could otherwise
+ * make this side generate code without end. Peers cannot exhaust the functions either: a shape that is frequent enough
  * always gets one.
  */
 const codesPerDoubling = 512;
-/** After this many other objects in a row at a place, the place is given to them. */
+/** After this many other objects in a row at a place, the place goes to them. */
 const mostMisses = 8;
 
 /** `--disallow-code-generation-from-strings`. */
 let isForbidden = false;
 
-/** The keys of plain objects, in their order. `Code` is what is generated for them. */
+/** The keys of plain objects, in their order. `Code` is the code that is generated for them. */
 export class Shape<Code> {
   readonly keys: readonly string[];
-  /** Undefined while the shape has not come often enough, and where code may not be generated. */
+  /** Undefined while the shape has not come often enough, and where code must not be generated. */
   code: Code | undefined = undefined;
-  /** What its user wants to be kept as long as the shape is. */
+  /** A value of the shape's user that lives as long as the shape. */
   kept: unknown;
-  /** Other objects that came at its place since it came itself. */
+  /** Other objects that came at its place since its last object. */
   misses = 0;
   uses = 0;
   #keyBytes: readonly Uint8Array[] | undefined;
@@ -46,10 +46,10 @@ export class Shape<Code> {
   }
 }
 
-/** The shapes that came lately. Each has a place, which follows from its keys and may be that of others. */
+/** The recent shapes. Each has a place, which depends on its keys; other shapes may have the same place. */
 export class ShapeTable<Code> {
   readonly #generate: (shape: Shape<Code>) => Code;
-  /** The shapes by place. The one at a place may have other keys, and another number of them. */
+  /** The shapes by place. The shape at an object's place may have other keys, and another number of keys. */
   readonly at: (Shape<Code> | undefined)[] = new Array(places).fill(undefined);
   #codes = 0;
   #oftenEnough = firstOftenEnough;
@@ -60,8 +60,8 @@ export class ShapeTable<Code> {
   }
 
   /**
-   * An object came that is not of the shape at its place. Returns its own shape if that has the place from now on: not
-   * where another came there lately.
+   * An object came that does not have the shape at its place. Returns the object's own shape if it gets the place from
+   * now on: not while another shape came there lately.
    */
   learn(place: number, keys: readonly string[]): Shape<Code> | undefined {
     const shape = this.at[place];
@@ -80,7 +80,7 @@ export class ShapeTable<Code> {
     try {
       shape.code = this.#generate(shape);
     } catch (error) {
-      // A value may be so deep that the stack has no room for the compiler: that says nothing of the next one.
+      // A value may be so deep that the stack has no room for the compiler. That does not apply to the next value.
       isForbidden = !(error instanceof RangeError);
     }
   }

@@ -1,14 +1,14 @@
 import { isMap, isNativeError, isSet } from "node:util/types";
 
 /**
- * Where in a value the encoder is, for its errors. It leaves a trail: the index of the part that is being encoded, by
- * the depth of its collection. Keys would cost more to note.
+ * The encoder's position in a value, for its errors. The encoder leaves a trail: the index of the current part, by the
+ * depth of its collection. Keys would cost more to record.
  */
 
 /** A longer path ends with an ellipsis. */
 const longestPath = 200;
 
-/** The path to the part at `depth` of `value`, by the trail: `.items[2].done`. Runs no code of the value. */
+/** The path to the part at `depth` of `value`, from the trail: `.items[2].done`. Runs no code of the value. */
 export function pathIn(value: unknown, depth: number, trail: Int32Array): string {
   let path = "";
   for (const step of stepsIn(value, depth, trail)) {
@@ -18,7 +18,7 @@ export function pathIn(value: unknown, depth: number, trail: Int32Array): string
   return path;
 }
 
-/** Where, on the way to the part at `depth`, `value` holds itself or a part that holds this one; "" where nowhere. */
+/** Describes the first part on the way to `depth` that repeats `value` or a part above it; "" without such a part. */
 export function cycleIn(value: unknown, depth: number, trail: Int32Array): string {
   const pathOf = new Map<unknown, string>([[value, "the whole value"]]);
   let path = "";
@@ -32,11 +32,11 @@ export function cycleIn(value: unknown, depth: number, trail: Int32Array): strin
   return "";
 }
 
-/** The steps from `value` to its part at `depth`. Undefined, and no more, where a step cannot be known. */
+/** The steps from `value` to its part at `depth`. Ends with undefined where a step cannot be known. */
 function* stepsIn(value: unknown, depth: number, trail: Int32Array): Generator<Step | undefined> {
   let at = value;
   for (let level = 0; level < depth; level++) {
-    // Their tag is a level of its own.
+    // Their tag is a separate level.
     if (isMap(at) || isSet(at) || isError(at)) level++;
     const step = stepInto(at, trail[level] as number);
     yield step;
@@ -54,7 +54,7 @@ interface Step {
   readonly part: unknown;
 }
 
-/** Undefined where the encoder went another way: into the result of a `toJSON`, or past a getter. */
+/** Undefined where the encoder took another way: into the result of a `toJSON`, or past a getter. */
 function stepInto(value: unknown, index: number): Step | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   if (Array.isArray(value)) return stepTo(value, String(index), `[${index}]`);
@@ -72,7 +72,7 @@ function stepInto(value: unknown, index: number): Step | undefined {
   return stepTo(value, key, /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`);
 }
 
-/** Of whatever realm. */
+/** Whether a value is an error of any realm. */
 function isError(value: unknown): boolean {
   return value instanceof Error || isNativeError(value);
 }

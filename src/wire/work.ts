@@ -1,18 +1,19 @@
 /**
- * Bounds the work that a value costs its receiver beyond the memory that it takes (docs/protocol.md, section 4). Both
- * sides apply the same rule, so a sender knows what a receiver refuses.
+ * Bounds the work that a value costs its receiver beyond its memory (docs/protocol.md, section 4). Both sides apply the
+ * same rule, so a sender knows the receiver's limit.
  *
- * V8 hashes numbers and big integers without a secret, and strings that are array indices in some versions. A peer can
- * therefore choose thousands that fall into one bucket of a hash table, where each insertion visits all before it. No
- * code outside V8 can see the buckets, so the bound assumes the worst: n such keys cost n * n steps of 1 to 3 ns.
+ * V8 hashes numbers and big integers without a secret, and in some versions also strings that are array indices. A peer
+ * can therefore choose thousands of keys for one bucket of a hash table. Each insertion visits all former keys of its
+ * bucket. No code outside V8 can see the buckets, so the bound assumes the worst: n such keys cost n * n steps of 1 to
+ * 3 ns.
  */
 
-/** A table of 8,192 numbers reaches it. The worst value of this work takes about 0.2 s. */
+/** A table of 8,192 numbers reaches it. The worst value with this work takes about 0.2 s. */
 export const maxWork = 2 ** 26;
 
 /** Big integers of more than 64 bits collide if their last 64 bits are equal, and are compared word by word. */
 const longBigIntSteps = 17;
-/** Longer strings are no array indices. */
+/** Longer strings are not array indices. */
 const longestIndex = 16;
 
 /** Steps for each byte of a regular expression's source. `u` and `v` make V8 build tables of Unicode properties. */
@@ -43,7 +44,7 @@ function isLong(value: bigint): boolean {
   return BigInt.asIntN(64, value) !== value && BigInt.asUintN(64, value) !== value;
 }
 
-/** The work of compiling a regular expression whose source has `sourceUnits` UTF-16 code units. */
+/** The work of compiling a regular expression with `sourceUnits` UTF-16 code units in its source. */
 export function regExpWork(sourceUnits: number, flags: string): number {
   if (flags.includes("v")) return setNotationSourceSteps * sourceUnits;
   return (flags.includes("u") ? unicodeSourceSteps : sourceSteps) * sourceUnits;

@@ -1,16 +1,16 @@
 /*
- * One entry of metadata: its name, its value, what either may be. Contracts use it, and contracts run in browsers: no
- * class of Node is used here.
+ * One entry of metadata: its name, its value, and the limits of both. Contracts use it, and contracts run in browsers,
+ * so this module uses no class of Node.
  */
 
 /** The value of an entry: a text, or bytes. */
 export type MetadataValue = string | Uint8Array;
 
-/** What may be given under a name: a value, or several in their order. */
+/** The value of a name: one value, or several in their order. */
 export type MetadataValues = MetadataValue | readonly MetadataValue[];
 
 /**
- * A typed entry, made by `metadataKey`. `read` gives the value that a call carries as the schema sees it.
+ * A typed entry, made by `metadataKey`. `read` returns the value of a call in the form of the schema.
  */
 export interface MetadataKey<T> {
   readonly name: string;
@@ -23,11 +23,11 @@ export const metadataLimits = { maxEntries: 64, maxBytes: 8192, maxNameLength: 1
 
 /** A name as in HTTP/2: a token of lower-case ASCII. */
 export const namePattern = /^[a-z0-9!#$%&'*+\-.^_`|~]{1,128}$/;
-/** Names that were found good. They are few in a program, and each is checked for each call. */
+/** Valid names. They are few in a program, and each is checked for each call. */
 const goodNames = new Set<string>();
 const maxGoodNames = 1024;
 
-/** What is wrong with a name and its value or values, or "". */
+/** The fault of a name and its value or values, or "". */
 export function entryFault(key: string, value: unknown): string {
   if (!isName(key))
     return `the name ${JSON.stringify(key)} is not 1 to ${metadataLimits.maxNameLength} lower-case ASCII characters as in HTTP`;

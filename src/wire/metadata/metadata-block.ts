@@ -19,13 +19,13 @@ const form = { text: 0, bytes: 1 } as const;
 
 const scratch = Buffer.allocUnsafeSlow(metadataLimits.maxBytes) as Utf8Buffer;
 
-/** Where the next entry of the block that is being written goes, how many there are, and what is wrong with them. */
+/** The offset of the next entry in the block that is being written; the number of entries; their fault. */
 let nextAt = headerBytes;
 let count = 0;
 let fault = "";
 
 /**
- * The block of entries without a fault, or a sentence that names the limit they exceed. Undefined when there are none.
+ * The block of entries without a fault, or a sentence that names the exceeded limit. Undefined without entries.
  */
 export function writeMetadata(
   entries: ReadonlyMap<string, MetadataValues> | Readonly<Record<string, MetadataValues>>,
@@ -34,7 +34,7 @@ export function writeMetadata(
   count = 0;
   fault = "";
   if (entries instanceof Map) for (const [key, value] of entries) addAll(key, value);
-  // Without an array for each entry.
+  // Avoids an array for each entry.
   else for (const key in entries) if (Object.hasOwn(entries, key)) addAll(key, (entries as never)[key]);
   if (fault !== "") return fault;
   if (count === 0) return undefined;
@@ -73,7 +73,9 @@ function add(key: string, value: MetadataValue): void {
   nextAt = end;
 }
 
-/** Where the text ends, or -1 where it does not fit. Most is short and ASCII: a loop is quicker than a native call. */
+/**
+ * The end of the text, or -1 where it does not fit. Most text is short and ASCII: a loop is quicker than a native call.
+ */
 function writeText(text: string, at: number): number {
   if (at + text.length > metadataLimits.maxBytes) return -1;
   for (let i = 0; i < text.length; i++) {
@@ -132,7 +134,7 @@ export function metadataLength(bytes: Uint8Array, offset: number, end: number): 
   return blockEnd - at < 8 ? length : `metadata has ${blockEnd - at} bytes behind its last entry`;
 }
 
-/** Adds a value behind those that a name has. One value is kept as it is, several as an array. */
+/** Adds a value after the former values of a name. One value is kept as it is, several as an array. */
 export function addValue(
   entries: Map<string, MetadataValue | MetadataValue[]>,
   key: string,
@@ -143,7 +145,7 @@ export function addValue(
   else entries.set(key, before === undefined ? value : [before, value]);
 }
 
-/** The values of a block that `metadataLength` found good, by their names. */
+/** The values of a block that has passed `metadataLength`, by their names. */
 export function readMetadata(block: Buffer): Map<string, MetadataValue | MetadataValue[]> {
   const entries = new Map<string, MetadataValue | MetadataValue[]>();
   const count = uint16(block, 2);
@@ -156,7 +158,7 @@ export function readMetadata(block: Buffer): Map<string, MetadataValue | Metadat
   return entries;
 }
 
-/** The first value of a name in a block that `metadataLength` found good, without the others. */
+/** The first value of a name in a block that has passed `metadataLength`, without the others. */
 export function findMetadata(block: Buffer, key: string): MetadataValue | undefined {
   let at = headerBytes;
   for (let i = uint16(block, 2); i > 0; i--) {
@@ -167,7 +169,7 @@ export function findMetadata(block: Buffer, key: string): MetadataValue | undefi
   return undefined;
 }
 
-/** Whether any value of a block that `metadataLength` found good is of bytes. */
+/** Whether a block that has passed `metadataLength` contains a value of bytes. */
 export function hasBytes(block: Buffer): boolean {
   let at = headerBytes;
   for (let i = uint16(block, 2); i > 0; i--) {

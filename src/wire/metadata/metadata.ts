@@ -3,7 +3,10 @@ import { entryFault, type MetadataKey, type MetadataValue, type MetadataValues }
 import { addValue, findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
 import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
-/** Metadata as a user gives it: an object, or names with values as `Metadata`, a `Map` and the `Headers` of fetch have them. */
+/**
+ * Metadata from a user: an object, or an iterable of names with values, such as `Metadata`, a `Map` and fetch's
+ * `Headers`.
+ */
 export type MetadataInit =
   | Readonly<Record<string, MetadataValues>>
   | (Iterable<[name: string, value: MetadataValues]> & { has(name: string): boolean });
@@ -15,7 +18,7 @@ function hasNamedValues(init: object): init is NamedValues {
   return Symbol.iterator in init && "has" in init && typeof init.has === "function";
 }
 
-/** @throws TypeError for another iterable, which could perhaps be read only once. */
+/** @throws TypeError for another iterable, which may be readable only once. */
 export function entriesOf(init: MetadataInit): Iterable<[name: string, value: MetadataValues]> {
   if (hasNamedValues(init)) return init;
   if (Symbol.iterator in init)
@@ -25,14 +28,14 @@ export function entriesOf(init: MetadataInit): Iterable<[name: string, value: Me
 
 /** Metadata of a peer, from a copy of its block that has been checked. */
 export let receivedMetadata: (block: Buffer | undefined) => Metadata;
-/** The metadata has left: a change would reach nobody, so it throws from now on. */
+/** The metadata has left: a change would have no effect, so it throws from now on. */
 export let lockSent: (metadata: Metadata) => void;
 let blockOf: (metadata: Metadata) => Uint8Array | undefined;
 
 /**
  * Named values that travel with a call beside its input: a token, a tenant, a trace. Names are lower-case ASCII as in
  * HTTP, at most 128 characters. Values are strings without control characters, or bytes. A name may have several
- * values, in an order. A call carries at most 64 values and 8,192 bytes, in each direction.
+ * values, in order. A call carries at most 64 values and 8,192 bytes, in each direction.
  *
  * A caller sends `metadata` with its request. The handler sends `headers` before its first item or its answer, and
  * `trailers` with the answer or the error. Received metadata, and headers that have been sent, cannot be changed; a copy
@@ -45,13 +48,13 @@ let blockOf: (metadata: Metadata) => Uint8Array | undefined;
  * await files.stat({ path }, { metadata });
  */
 export class Metadata implements Iterable<[name: string, value: MetadataValue]> {
-  /** Several values of a name are an array of two or more, which is this object's own. */
+  /** Several values of a name are an array of two or more, which this object owns. */
   #entries: Map<string, MetadataValue | MetadataValue[]> | undefined;
-  /** As it arrived: decoded when somebody looks. */
+  /** The block as it arrived; decoded on demand. */
   #received: Buffer | undefined;
   /** Why it cannot be changed. */
   #locked: "received" | "sent" | undefined;
-  /** As it was packed last. Kept until it changes. */
+  /** The last packed block. Kept until a change. */
   #packed: Uint8Array | undefined;
 
   /** @throws TypeError for a malformed name or value, naming it. */
@@ -60,7 +63,10 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     else if (init !== undefined) for (const [name, value] of entriesOf(init)) this.append(name, value);
   }
 
-  /** The first value, if it is a text, or that of a typed key; undefined if there is none, or bytes under a plain name. */
+  /**
+   * The first value, if it is a text, or that of a typed key; undefined without a value, or for bytes under a plain
+   * name.
+   */
   get(name: string): string | undefined;
   get<T>(key: MetadataKey<T>): T | undefined;
   get<T>(key: string | MetadataKey<T>): string | T | undefined {
@@ -72,7 +78,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return value === undefined ? undefined : key.read(value);
   }
 
-  /** All values of a name in their order, or those of a typed key; empty if there is none. */
+  /** All values of a name in their order, or those of a typed key; empty without a value. */
   getAll(name: string): MetadataValue[];
   getAll<T>(key: MetadataKey<T>): T[];
   getAll<T>(key: string | MetadataKey<T>): (MetadataValue | T)[] {
@@ -81,7 +87,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return typeof key === "string" ? values : values.map((value) => key.read(value));
   }
 
-  /** The first value, if it is of bytes; undefined if there is none, or a text. */
+  /** The first value, if it is of bytes; undefined without a value, or for a text. */
   getBytes(name: string): Uint8Array | undefined {
     const value = this.#find(name);
     return typeof value === "string" ? undefined : value;
@@ -92,7 +98,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 
   /**
-   * Puts the value or the values in the place of all that the name has. An empty array deletes them.
+   * Replaces all values of the name by the given value or values. An empty array deletes them.
    *
    * @throws TypeError for a malformed name or value, or if this metadata was received or has been sent.
    */
@@ -103,7 +109,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 
   /**
-   * Adds the value or the values behind those that the name has.
+   * Adds the value or the values after the former ones of the name.
    *
    * @throws TypeError for a malformed name or value, or if this metadata was received or has been sent.
    */
@@ -119,7 +125,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return this.#read().delete(name);
   }
 
-  /** How many values there are. */
+  /** The number of values. */
   get size(): number {
     if (this.#entries === undefined && this.#received === undefined) return 0;
     let size = 0;
@@ -194,12 +200,12 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     if (this.#entries === undefined && this.#received === undefined) return undefined;
     const entries = this.#read();
     const block = checkedBlock(entries);
-    // Bytes are their owner's, who may change them.
+    // The owner of bytes may change them.
     if (block !== undefined && !hasBytes(block)) this.#packed = block;
     return block;
   }
 
-  /** Metadata that a peer sent: a block that has been checked. */
+  /** Metadata from a peer: a block that has been checked. */
   static #ofBlock(block: Buffer | undefined): Metadata {
     const metadata = new Metadata();
     metadata.#received = block;
@@ -219,11 +225,11 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 const show = (value: MetadataValue): string =>
   typeof value === "string" ? value : `<${value.byteLength} bytes>`;
 
-/** The metadata of a call that carries none. */
+/** The metadata of a call without any. */
 export const noMetadata: Metadata = receivedMetadata(undefined);
 
 /**
- * The block of `metadata`; undefined when it is empty. Nobody may change it: it may be another call's too.
+ * The block of `metadata`; undefined when it is empty. Do not change it: it may belong to another call, too.
  *
  * @throws RpcError `invalid_argument` when a limit is exceeded.
  */
@@ -245,24 +251,24 @@ function checkedBlock(
   throw new RpcError({ code: "invalid_argument", message: `metadata: ${block}` });
 }
 
-/** A call that is being served, as the calls that its handler makes inherit from it. */
+/** The metadata of a served call that its nested calls inherit. */
 export interface ServedMetadata {
-  /** What came with its request. */
+  /** The metadata of its request. */
   readonly metadata: Metadata | undefined;
-  /** What its handler or its middleware passes on to nested calls. Undefined: nobody has looked at it. */
+  /** The metadata that its handler or its middleware passes on to nested calls. Undefined until it is first read. */
   readonly nestedMetadata: Metadata | undefined;
 }
 
 /** The entries that nested calls inherit by default: W3C Trace Context and Baggage. */
 const inheritedNames = ["traceparent", "tracestate", "baggage"] as const;
 
-/** Puts the entries of `init` in the place of those that have the same names. */
+/** Replaces the entries that have the same names by those of `init`. */
 export function replaceEntries(into: Metadata, init: MetadataInit): void {
   for (const [name] of entriesOf(init)) into.delete(name);
   for (const [name, value] of entriesOf(init)) into.append(name, value);
 }
 
-/** Metadata for nested calls, with what they inherit by default. */
+/** Metadata for nested calls, with the entries that they inherit by default. */
 export function nestedMetadataOf({ metadata }: Pick<ServedMetadata, "metadata">): Metadata {
   const nested = new Metadata();
   if (metadata !== undefined) inheritNamed(nested, metadata);
@@ -276,7 +282,7 @@ export function passesOn(around: ServedMetadata | undefined): boolean {
   return metadata !== undefined && inheritedNames.some((name) => metadata.has(name));
 }
 
-/** Adds what a nested call inherits. What the call has itself stays. */
+/** Adds the entries that a nested call inherits. The call's own entries stay. */
 export function inherit(into: Metadata, { metadata, nestedMetadata }: ServedMetadata): void {
   if (nestedMetadata !== undefined) {
     for (const name of nestedMetadata.keys())

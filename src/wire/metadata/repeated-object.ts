@@ -1,16 +1,16 @@
 import type { MetadataValues } from "./entry.ts";
 
-// The plain object of metadata that was packed last. Callers give the same entries again and again, and comparing them
-// costs a tenth of checking and packing them.
+// The plain object of metadata that was packed last. Callers pass the same entries again and again. A comparison costs
+// a tenth of checking and packing them.
 
 /** Names and texts by turns. Bytes and arrays are not remembered: their owner may change them. */
 let entries: string[] = [];
 let block: Uint8Array | undefined;
 
-/** A block that is kept for as long as nothing else is packed is short. */
+/** The longest block that is kept: it may stay for a long time. */
 const maxKeptBytes = 1024;
 
-/** The block of an object with the same entries as that of last time, in the same order; undefined if it differs. */
+/** The block of an object with the same entries as the last one, in the same order; undefined if it differs. */
 export function repeatedBlock(object: object): Uint8Array | undefined {
   if (block === undefined || Object.getPrototypeOf(object) !== Object.prototype) return undefined;
   const values = object as Readonly<Record<string, unknown>>;
