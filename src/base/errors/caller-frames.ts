@@ -1,6 +1,6 @@
 /*
- * A stack that is made where an answer arrives has no frame of the caller. V8 finds the functions that await a promise
- * while a reaction runs that settles it, so the stack is made there. A call that succeeds costs nothing more.
+ * A stack that is made at the arrival of an answer has no frame of the caller. V8 finds the functions that await a
+ * promise while the reaction that settles it runs, so the stack is made there. A successful call costs no more.
  */
 
 /** Throws `error` with the functions that await the caller's promise in its `stack`. Call it in that reaction. */
@@ -13,8 +13,8 @@ const settled = Promise.resolve();
 const wait = (): void => {};
 
 /**
- * A promise that is rejected with `error` in that manner. The caller's promise is resolved with it: it follows this one
- * in the first step, and the stack is made in the second.
+ * A promise that is rejected with `error` with these frames. Resolve the caller's promise with it: that promise follows
+ * this one in the first step, and the stack is made in the second.
  */
 export function rejectedWithFrames(error: Error): Promise<never> {
   return settled.then(wait).then(() => throwWithFrames(error));

@@ -1,21 +1,21 @@
 import type { RpcCode } from "./code.ts";
 import { RpcError } from "./rpc-error.ts";
 
-/** One line of the table: the name of a number and what it means for a call. */
+/** One line of the table: the name of a number and its meaning for a call. */
 type Meaning = readonly [name: string, code: RpcCode];
 
 /**
- * Every number libfabric can return, from `rdma/fi_errno.h`, plus a few that the kernel hands through it. Below 256
- * they are the errno numbers of Linux, the one system the addon runs on.
+ * Every number that libfabric can return, from `rdma/fi_errno.h`, and a few of the kernel that it passes on. Numbers
+ * below 256 are the errno numbers of Linux, the only system of the addon.
  *
  * Choices that are not obvious:
- * - ECANCELED is `unavailable`. Nobody here asks the fabric to cancel a call: an aborted call settles before its
- *   completion arrives, and receives are cancelled only by `close`, which expects it. So an ECANCELED that reaches a
- *   call is a queue that was flushed because the connection died (verbs and rxm say it this way).
- * - ENOENT is `unavailable`: shm reports a peer that is not there, or is gone, as a missing file.
+ * - ECANCELED is `unavailable`. This library never asks the fabric to cancel a call: an aborted call settles before its
+ *   completion arrives, and only `close` cancels receives, and expects the error. An ECANCELED that reaches a call
+ *   means that the queue was flushed because the connection died (verbs and rxm report it so).
+ * - ENOENT is `unavailable`: shm reports a missing or dead peer as a missing file.
  * - EIO and EREMOTEIO are `unavailable`: shm reports a put to a dead process as EIO, verbs a broken connection.
- * - ENODATA is `unimplemented`: `fi_getinfo` says it when no provider of this machine can do what was asked.
- * - EUSERS is `unavailable`: a port whose process has no descriptor left turned the connection away.
+ * - ENODATA is `unimplemented`: `fi_getinfo` returns it when no provider of this machine has the requested features.
+ * - EUSERS is `unavailable`: a port without a free descriptor in its process refused the connection.
  * - EADDRNOTAVAIL is `invalid_argument`: the address to listen on is not one of this machine.
  * - EINVAL, EFAULT, EBADF and FI_ETRUNC are `internal`: the engine checks lengths and arguments before the fabric
  *   sees them.
@@ -89,23 +89,23 @@ const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   269: ["FI_ENORX", "resource_exhausted"],
 });
 
-/** The name of a libfabric error number, "ECONNREFUSED" or "FI_ETRUNC"; `errno 77` for one that is not in the table. */
+/** The name of a libfabric error number, "ECONNREFUSED" or "FI_ETRUNC"; `errno 77` for a number outside the table. */
 export function fabricErrorName(code: number): string {
   return meanings[Math.abs(code)]?.[0] ?? `errno ${Math.abs(code)}`;
 }
 
-/** The number of an error by its name: Node's names are the same on all systems, and its numbers are not. */
+/** The number of an error by its name: Node's names are the same on all systems, but its numbers are not. */
 export function fabricErrorNumber(name: string): number | undefined {
   const found = Object.entries(meanings).find(([, [known]]) => known === name);
   return found === undefined ? undefined : Number(found[0]);
 }
 
-/** What a libfabric error number means for a call; `unknown` for one that is not in the table. */
+/** The code of a libfabric error number for a call; `unknown` for a number outside the table. */
 export function fabricErrorCode(code: number): RpcCode {
   return meanings[Math.abs(code)]?.[1] ?? "unknown";
 }
 
-/** What is known about a failure in the fabric. */
+/** The known data of a failure in the fabric. */
 export interface FabricFailure {
   readonly provider: string;
   readonly op: string;
@@ -115,7 +115,7 @@ export interface FabricFailure {
   readonly name?: string | undefined;
   /** One sentence. Default: `fi_write over tcp failed: ECONNRESET (104)`. */
   readonly message?: string | undefined;
-  /** Default: what the table says of the number. */
+  /** Default: the code in the table. */
   readonly rpcCode?: RpcCode | undefined;
   /** Default: true where the peer or a queue may recover: `unavailable` and `resource_exhausted`. */
   readonly retryable?: boolean | undefined;
@@ -125,7 +125,7 @@ export interface FabricFailure {
   readonly cause?: unknown;
 }
 
-/** Shapes a failure of the fabric into an `RpcError` of origin "fabric" that keeps what the fabric said. */
+/** Makes an `RpcError` of origin "fabric" from a failure of the fabric. The error keeps the fabric's detail. */
 export function fabricError(failure: FabricFailure): RpcError {
   const number = Math.abs(failure.code);
   const name = failure.name || fabricErrorName(number);

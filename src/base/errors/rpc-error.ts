@@ -12,7 +12,7 @@ export interface FabricDetail {
   readonly name: string;
 }
 
-/** Metadata that a peer sent, as this module knows it: a `Metadata` that cannot be changed. */
+/** Metadata from a peer, in the form that this module needs: a `Metadata` that cannot be changed. */
 export interface ReceivedMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
   get(name: string): string | undefined;
   getBytes(name: string): Uint8Array | undefined;
@@ -70,8 +70,8 @@ export class RpcError extends Error {
   /** Where the failure began: in this process ("local"), at the peer ("remote"), or in the fabric between them. */
   readonly origin: "local" | "remote" | "fabric";
   /**
-   * Whether another attempt may succeed. It says nothing about safety: whether a second execution does harm depends on
-   * the method, see `idempotent`.
+   * Whether another attempt may succeed. This does not mean that a retry is safe: whether a second execution does harm
+   * depends on the method, see `idempotent`.
    */
   readonly retryable: boolean;
   /** Name of the declared error; `undefined` when the contract declares no such error. */
@@ -87,7 +87,7 @@ export class RpcError extends Error {
   /** Number of attempts; present when there was more than one. */
   declare readonly attempts?: number;
   /**
-   * Bytes of a transfer that had certainly moved when its promise rejected. A transfer that was given up may move more
+   * Bytes of a transfer that had certainly moved when its promise rejected. An abandoned transfer may move more
    * afterwards; its `landed` gives the final number. Absent for other errors.
    */
   declare readonly transferredBytes?: number;
@@ -98,7 +98,7 @@ export class RpcError extends Error {
   /** The trailers that the server sent with the error; absent when it sent none. */
   declare readonly trailers?: ReceivedMetadata;
   static {
-    // On the prototype, so that the name and the brand are no own fields of each error.
+    // On the prototype, so that the name and the brand are not own fields of each error.
     Object.defineProperty(RpcError.prototype, "name", {
       value: "RpcError",
       configurable: true,
@@ -107,7 +107,10 @@ export class RpcError extends Error {
     Object.defineProperty(RpcError.prototype, brand, { value: true });
   }
 
-  /** @throws TypeError for what is no `RpcErrorOptions`: another form, an unknown code, a message that is no string. */
+  /**
+   * @throws TypeError for a value that is not `RpcErrorOptions`: another form, an unknown code, or a message that is
+   * not a string.
+   */
   constructor(options: RpcErrorOptions) {
     assertOptions(options);
     super(`[${options.code}] ${options.message}`, "cause" in options ? { cause: options.cause } : undefined);
@@ -127,7 +130,7 @@ export class RpcError extends Error {
     if (options.trailers !== undefined) this.trailers = options.trailers;
   }
 
-  /** `message` without the code in front of it: what another error repeats of this one. */
+  /** `message` without the code at its start; other errors repeat this part. */
   get plainMessage(): string {
     const prefix = `[${this.code}] `;
     return this.message.startsWith(prefix) ? this.message.slice(prefix.length) : this.message;
@@ -181,7 +184,7 @@ function misfit(name: string, expected: string, value: unknown): string {
   return `RpcError: ${name} must be ${expected}, not ${kindOf(value)}, as in ${form}`;
 }
 
-/** Runs no code of the value: it may be one that throws when it is looked at. */
+/** Runs no code of the value: the value may throw when it is inspected. */
 function kindOf(value: unknown): string {
   if (value === undefined || value === null) return String(value);
   const kind = typeof value;
@@ -189,8 +192,8 @@ function kindOf(value: unknown): string {
 }
 
 /**
- * The fields of an RpcError that users' code has thrown; undefined for anything else. Its fields may have been changed,
- * and it may be no more than something that looks like one: what is no error is refused here.
+ * The fields of an RpcError that users' code has thrown; undefined for any other value. Its fields may have been
+ * changed, and it may only look like an RpcError: fields that do not fit are refused here.
  */
 export function rpcErrorFields(thrown: unknown): RpcErrorOptions | undefined {
   if (!(thrown instanceof RpcError)) return undefined;

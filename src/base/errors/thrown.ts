@@ -1,9 +1,9 @@
 /*
- * What users' code throws may be anything: a symbol, a proxy that was revoked, an object whose getters throw. Whoever
- * handles it looks at it by these functions, which never throw.
+ * Users' code may throw any value: a symbol, a revoked proxy, an object with getters that throw. Code that handles
+ * thrown values inspects them by these functions, which never throw.
  */
 
-/** `thrown instanceof Class`; false where the look itself throws. */
+/** `thrown instanceof Class`; false where the test itself throws. */
 export function isA<T>(thrown: unknown, Class: abstract new (...args: never[]) => T): thrown is T {
   try {
     return thrown instanceof Class;
@@ -12,7 +12,7 @@ export function isA<T>(thrown: unknown, Class: abstract new (...args: never[]) =
   }
 }
 
-/** What is thrown, in words: the message of an error, or the value as a text. */
+/** A thrown value in words: the message of an error, or the value as a text. */
 export function textOf(thrown: unknown): string {
   try {
     const text: unknown = thrown instanceof Error ? thrown.message : thrown;
@@ -23,14 +23,14 @@ export function textOf(thrown: unknown): string {
 }
 
 /**
- * Calls a hook of the user, whose failure must not reach a call: what it throws, or what its promise rejects with, is
- * dropped.
+ * Calls a hook of the user. Its failure must not reach a call: an error that it throws, or with which its promise
+ * rejects, is dropped.
  */
 export function callHook(hook: () => unknown): void {
   try {
     const said = hook();
     if (said instanceof Promise) said.catch(() => {});
   } catch {
-    // As said.
+    // Dropped.
   }
 }

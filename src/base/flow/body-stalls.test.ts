@@ -4,7 +4,9 @@ import { BodiesUnderWay, bytesByStall, maxStalls } from "./body-stalls.ts";
 const stallMs = 1000;
 const everyMs = 250;
 
-/** Looks until the peer is overdue, at most until `untilMs`. `step` runs before each look. Returns when that was. */
+/**
+ * Checks until the peer is overdue, at most until `untilMs`. `step` runs before each check. Returns the time of that.
+ */
 function looks(bodies: BodiesUnderWay, fromMs: number, untilMs: number, step = () => {}): number | undefined {
   for (let nowMs = fromMs; nowMs <= untilMs; nowMs += everyMs) {
     step();
@@ -78,7 +80,7 @@ describe("bodies under way", () => {
     };
     expect(looks(bodies, 0, 60_000, next)).toBeUndefined();
     expect(bodies.size).toBe(1);
-    // The last one has its whole time, and longer when it moves.
+    // The last body has its whole time, and longer when it moves.
     expect(looks(bodies, 60_250, 60_750)).toBeUndefined();
     bodies.onMoved(bytesByStall);
     expect(looks(bodies, 61_000, 90_000)).toBe(62_000);

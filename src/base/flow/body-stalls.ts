@@ -1,6 +1,6 @@
 /*
- * When a peer that does not move its long bodies loses its session. Only bytes count: a peer that answers pings, and
- * moves nothing, is not waited for.
+ * Decides when a peer that does not move its long bodies loses its session. Only bytes count: a peer that answers pings
+ * but moves no bytes is overdue.
  */
 
 /** A peer that moves this many bytes gets another `maxBodyStallMs`. Fewer bytes give it their share of that. */
@@ -9,7 +9,7 @@ export const bytesByStall = 1024 * 1024;
 /** A body is kept or pulled for at most this many `maxBodyStallMs`, even while its peer moves other bodies. */
 export const maxStalls = 64;
 
-/** Bodies that began between two looks are as old as the second of them. */
+/** Bodies that began between two checks are as old as the second check. */
 interface Look {
   ms: number | undefined;
 }
@@ -20,16 +20,16 @@ export interface BodyUnderWay {
 }
 
 /**
- * The bodies that one session moves one way at this time. Bodies and bytes are dated by the next look, so that the time
- * between two looks counts for the peer, however long it is.
+ * The bodies that one session is moving one way. The next check dates bodies and bytes, so the time between two checks
+ * counts for the peer, however long it is.
  */
 export class BodiesUnderWay {
   /** Oldest first. */
   readonly #bodies = new Set<BodyUnderWay>();
   #nextLook: Look = { ms: undefined };
-  /** Bytes moved since the last look. */
+  /** Bytes moved since the last check. */
   #moved = 0;
-  /** When the peer is not waited for any more. */
+  /** The time at which the peer is overdue. */
   #dueMs = 0;
 
   get size(): number {
@@ -46,7 +46,7 @@ export class BodiesUnderWay {
     this.#bodies.delete(body);
   }
 
-  /** The body has its whole time again. */
+  /** Gives the body its whole time again. */
   renew(body: BodyUnderWay): void {
     if (!this.#bodies.delete(body)) return;
     body.began = this.#nextLook;
@@ -57,7 +57,7 @@ export class BodiesUnderWay {
     this.#moved += bytes;
   }
 
-  /** Looks at `nowMs`: how old the oldest body is, if its peer moves too little; else 0. */
+  /** Checks at `nowMs`. Returns the age of the oldest body if its peer moves too little; else 0. */
   overdueMs(nowMs: number, stallMs: number): number {
     this.#nextLook.ms = nowMs;
     this.#nextLook = { ms: undefined };
@@ -66,7 +66,7 @@ export class BodiesUnderWay {
     const [oldest] = this.#bodies;
     if (oldest === undefined) return 0;
     const beganMs = oldest.began.ms ?? nowMs;
-    // A body has its whole time, whatever went before. What is earned is not saved up.
+    // A body has its whole time, whatever came before. Earned time is not saved.
     const dueMs = Math.max(this.#dueMs, beganMs + stallMs) + earnedMs;
     this.#dueMs = Math.min(dueMs, nowMs + stallMs);
     const isOverdue = nowMs >= this.#dueMs || nowMs - beganMs >= maxStalls * stallMs;

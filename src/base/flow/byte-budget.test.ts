@@ -12,7 +12,7 @@ describe("a budget that peers share", () => {
     expect(taken).toBe(500);
     while (other.take(10));
     expect(other.bytes).toBe(250);
-    // There is always some left for one more.
+    // There is always room for one more peer.
     expect(budget.share().take(100)).toBe(true);
     one.give(500);
     expect([one.bytes, budget.bytes, other.take(100)]).toEqual([0, 350, true]);

@@ -2,7 +2,7 @@ import { realTimers } from "../time/real-timers.ts";
 
 /** Waits for room in a budget. */
 export interface RoomWaiter {
-  /** There may be room. Takes it, and returns true; or returns false, and goes on waiting. Must not throw. */
+  /** There may be room. Takes the room and returns true, or returns false and waits on. Must not throw. */
   onRoom(): boolean;
 }
 
@@ -10,16 +10,16 @@ export interface RoomWaiter {
 const triesInTurn = 64;
 
 /**
- * A limit on the bytes that an engine holds for one purpose, over all its peers. Peers share it: each takes by its own
- * `ByteShare`, and gets no more than is left for the others.
+ * A limit on the bytes that an engine holds for one purpose, over all its peers. Peers share it: each takes through its
+ * `ByteShare`, and gets no more than it leaves for the others.
  */
 export class ByteBudget {
   readonly maxBytes: number;
-  /** What is held now. Only the budget and its shares set it. */
+  /** The bytes held now. Only the budget and its shares set it. */
   bytes = 0;
-  /** The one that has tried last is the last. One that finds no room keeps no other waiting. */
+  /** The waiter that tried last is at the end, so a waiter without room does not block others. */
   readonly #waiting = new Set<RoomWaiter>();
-  /** How many have not tried since bytes were given back. */
+  /** How many waiters have not tried since bytes were given back. */
   #untried = 0;
   #isServing = false;
 
@@ -33,10 +33,9 @@ export class ByteBudget {
   }
 
   /**
-   * Takes `bytes` for somebody who will hold `held` then, if that leaves as much for the others (the dynamic threshold
-   * of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2),
-   * 1998). When nothing is held by anybody, any body passes, even one longer than the whole budget: bodies have a limit
-   * of their own.
+   * Takes `bytes` for a holder that then has `held`, if that leaves as much for the others (the dynamic threshold of
+   * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
+   * While the budget is unused, any body passes, even one longer than the whole budget: bodies have a separate limit.
    */
   take(bytes: number, held = bytes): boolean {
     if (!this.fits(bytes, held)) return false;
@@ -44,7 +43,7 @@ export class ByteBudget {
     return true;
   }
 
-  /** Whether `take` would take them. */
+  /** Whether `take` would succeed. */
   fits(bytes: number, held = bytes): boolean {
     return this.bytes === 0 || this.bytes + bytes + held <= this.maxBytes;
   }
@@ -63,7 +62,10 @@ export class ByteBudget {
     this.#waiting.delete(waiter);
   }
 
-  /** In the next turn: what was given back may have been handed on, and its new holder counts it in this turn. */
+  /**
+   * In the next turn: bytes that were given back may have been handed on, and their new holder counts them in this
+   * turn.
+   */
   #serveSoon(): void {
     this.#untried = this.#waiting.size;
     if (this.#isServing) return;
@@ -85,7 +87,7 @@ export class ByteBudget {
   }
 }
 
-/** What one peer holds of a budget. */
+/** One peer's part of a budget. */
 export class ByteShare {
   readonly budget: ByteBudget;
   bytes = 0;
@@ -101,14 +103,14 @@ export class ByteShare {
     return true;
   }
 
-  /** Whether `take` would take them. */
+  /** Whether `take` would succeed. */
   fits(bytes: number): boolean {
     return this.budget.fits(bytes, this.bytes + bytes);
   }
 
   /**
-   * How many bytes the peer may take now. It may always hold `least`, whatever the others hold: the sum over all peers is
-   * bounded by their number.
+   * How many bytes the peer may take now. It may always hold `least`, whatever the others hold: the number of peers
+   * bounds the sum.
    */
   room(least: number): number {
     const { budget } = this;
@@ -116,7 +118,7 @@ export class ByteShare {
     return Math.max(0, shared, least - this.bytes);
   }
 
-  /** Takes bytes that there was room for. */
+  /** Takes bytes after a check for room. */
   hold(bytes: number): void {
     this.bytes += bytes;
     this.budget.bytes += bytes;

@@ -36,7 +36,7 @@ describe("the limits that derive from a budget", () => {
   it("follow the heap, too, where they count in it", () => {
     const [wide, narrow] = [deriveLimits(40 * gibi, 16 * gibi), deriveLimits(40 * gibi, gibi)];
     expect(narrow).toMatchObject({ maxDecodedBytes: gibi / 4, maxRequestsInAll: 16_384 });
-    // Bytes outside the heap do not.
+    // Bytes outside the heap do not follow the heap.
     expect(narrow.maxPullBytes).toBe(4 * gibi);
     expect(wide).toMatchObject({ maxDecodedBytes: 4 * gibi, maxRequestsInAll: 262_144 });
   });

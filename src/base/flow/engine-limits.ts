@@ -2,16 +2,17 @@ import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 
 /**
- * Limits of what an engine holds for itself and for its peers. All are finite. Those that hold memory derive from
- * `memoryBytes`, so that together they hold no more than that. Each can be set: then it applies as it is, the others
- * stay, and the sum may be more than `memoryBytes`. The defaults below are those with a budget of 10 GiB, which is the
- * default with a heap limit of 4 GiB on a machine of 20 GiB or more.
+ * Limits of the resources that an engine holds for itself and for its peers. All are finite. Limits of memory derive
+ * from `memoryBytes`, so that their sum is within it. Each can be set: then it applies as it is, the others stay, and
+ * the sum may exceed `memoryBytes`. The defaults below are those with a budget of 10 GiB. That is the default budget
+ * with a heap limit of 4 GiB on a machine of 20 GiB or more.
  */
 export interface EngineLimits {
   /**
-   * The memory budget in bytes: what peers and the pool can make this engine hold beside what handlers hold. At least
-   * 64 MiB. Default: half of the memory that the process may use (the container's limit, or the machine's memory), or
-   * 2.5 times V8's heap limit if that is less. Several engines of one process divide the half with `memoryShare`.
+   * The memory budget in bytes: the memory that peers and the pool can make this engine hold, without the memory of
+   * handlers. At least 64 MiB. Default: half of the memory that the process may use (the container's limit, or the
+   * machine's memory), or 2.5 times V8's heap limit if that is less. Several engines of one process divide the half
+   * with `memoryShare`.
    */
   readonly memoryBytes: number;
   /**
@@ -22,8 +23,8 @@ export interface EngineLimits {
   /**
    * Memory that one body may take once it is decoded, in bytes of V8's heap, by estimate. Elements of binary and typed
    * arrays do not count. A request that takes more fails with `resource_exhausted` and does not run; so does a call
-   * whose answer takes more. It also bounds for how long decoding blocks the event loop: some 10 ns a byte. Default: an
-   * eightieth of `memoryBytes`, a thirty-second of V8's heap limit, or 64 MiB, whichever is least.
+   * with an answer that takes more. It also bounds how long decoding blocks the event loop: some 10 ns a byte. Default:
+   * an eightieth of `memoryBytes`, a thirty-second of V8's heap limit, or 64 MiB, whichever is least.
    */
   readonly maxValueBytes: number;
   /**
@@ -44,23 +45,23 @@ export interface EngineLimits {
    */
   readonly maxOfferBytes: number;
   /**
-   * How long a peer may move nothing of the rendezvous bodies that it offers or is offered, in milliseconds. Then its
-   * session ends with `unavailable`. Each MiB that it moves gives it as long again, and fewer bytes give their share. No
-   * body is kept for more than 64 times as long. Default 10,000.
+   * How long a peer may move no bytes of the rendezvous bodies that it offers or is offered, in milliseconds. Then its
+   * session ends with `unavailable`. Each MiB that it moves extends the time by the same length, and fewer bytes by
+   * their share. No body is kept for more than 64 times as long. Default 10,000.
    */
   readonly maxBodyStallMs: number;
   /**
-   * Bytes in the windows of all streams whose items arrive here. One peer gets no more than it leaves for the others:
-   * half at most. Further streams get smaller windows, down to 8 KiB, which is always granted. Default: a fortieth of
-   * `memoryBytes`, 256 MiB.
+   * Bytes in the windows of all streams with items that arrive here. One peer gets no more than it leaves for the
+   * others: half at most. Further streams get smaller windows, down to 8 KiB, which is always granted. Default: a
+   * fortieth of `memoryBytes`, 256 MiB.
    */
   readonly maxStreamBytes: number;
   /** Requests that one peer may have in flight here. Default: a quarter of `maxRequestsInAll`, 4096 at most. */
   readonly maxRequests: number;
   /**
    * Requests that all peers together may have in flight here; they share it. Further requests are rejected with
-   * `resource_exhausted`. Up to sixteen for each session are accepted beside them, half as many as the limit at most, so
-   * that peers that fill the limit keep nobody out. At least `maxRequests`. Default: one for each 160 KiB of
+   * `resource_exhausted`. Up to sixteen for each session are accepted in addition, at most half of the limit. Peers
+   * that fill the limit therefore cannot lock out others. At least `maxRequests`. Default: one for each 160 KiB of
    * `memoryBytes`, 65,536.
    */
   readonly maxRequestsInAll: number;
@@ -71,7 +72,8 @@ export interface EngineLimits {
   readonly maxQueuedBytes: number;
   /**
    * Encoded frames that wait to be sent, in bytes, over all sessions. One peer gets no more than it leaves for the
-   * others; one that receives nothing and exceeds that is disconnected. Default: a twentieth of `memoryBytes`, 512 MiB.
+   * others; a peer that receives nothing and exceeds that is disconnected. Default: a twentieth of `memoryBytes`, 512
+   * MiB.
    */
   readonly maxQueuedBytesInAll: number;
   /**
@@ -80,8 +82,8 @@ export interface EngineLimits {
    */
   readonly maxPoolBytes: number;
   /**
-   * Connections that others may make to a TCP port. Beyond that, those end that belong to no session, and of the others
-   * those that have been idle longest, with their sessions. Default: twice `maxSessions`.
+   * Connections that others may make to a TCP port. Beyond that, connections without a session end first. Then those
+   * that have been idle longest end, with their sessions. Default: twice `maxSessions`.
    */
   readonly maxConnections: number;
   /** How long a TCP connection that belongs to no session is kept, whatever it sends, in milliseconds. Default 30,000. */
@@ -101,22 +103,22 @@ export interface EngineLimits {
   /** Bytes of the kept responses. Default: a hundred-and-sixtieth of `memoryBytes`, 64 MiB. */
   readonly maxReplayBytes: number;
   /**
-   * How long a response is kept for a caller that has not confirmed it, and how long a handler runs that nobody waits
-   * for, in milliseconds. Default 60,000.
+   * How long a response is kept for a caller that has not confirmed it, and how long a handler runs without a waiting
+   * caller, in milliseconds. Default 60,000.
    */
   readonly maxReplayMs: number;
 }
 
-/** What a peer may always hold of `maxDecodedBytes`. */
+/** The part of `maxDecodedBytes` that each peer may always hold. */
 export const leastDecodedBytes = 64 * 1024;
 
 const kibi = 1024;
 const mebi = 1024 * kibi;
 
-/** The smallest budget. Below it hardly a body and a session fit beside what an engine holds by itself. */
+/** The smallest budget. Below it hardly a body and a session fit beside the engine's own memory. */
 export const leastMemoryBytes = 64 * mebi;
 
-/** A budget is at most this many times V8's heap limit. What counts in the heap then takes up to 0.7 of the limit. */
+/** A budget is at most this many times V8's heap limit. Limits of heap memory then sum to at most 0.7 of the limit. */
 const heapLimits = 2.5;
 
 /** The memory that this process may use. */
@@ -129,7 +131,7 @@ export interface ProcessMemory {
 
 export function processMemory(): ProcessMemory {
   const machine = totalmem();
-  // 0 or more than the machine has: there is no such limit.
+  // 0, or more than the machine has: there is no limit.
   const constrained = process.constrainedMemory();
   return {
     totalBytes: constrained > 0 ? Math.min(machine, constrained) : machine,
@@ -138,8 +140,8 @@ export function processMemory(): ProcessMemory {
 }
 
 /**
- * `limits.memoryBytes` of one of several engines in a process that divide its memory, each in a thread of its own. Call
- * it in the thread of the engine, which has a heap of its own.
+ * `limits.memoryBytes` of one of several engines that divide a process's memory, each in its own thread. Call it in the
+ * engine's thread, which has its own heap.
  *
  * @example
  * import { Engine } from "cinnabar";
@@ -153,15 +155,15 @@ export function memoryShare(engines: number): number {
 
 /**
  * The default of `memoryBytes`. The other half of the process's memory is for Node.js, code, handlers and garbage.
- * `engines`: how many engines the process is divided among; each has a heap of its own.
+ * `engines`: how many engines divide the process; each has its own heap.
  */
 export function defaultMemoryBytes({ totalBytes, heapBytes }: ProcessMemory, engines = 1): number {
   return Math.max(leastMemoryBytes, Math.floor(Math.min(totalBytes / 2 / engines, heapLimits * heapBytes)));
 }
 
-/** All limits of an engine with a budget of `memoryBytes` in a thread whose heap may have `heapBytes`. */
+/** All limits of an engine with a budget of `memoryBytes` in a thread with a heap limit of `heapBytes`. */
 export function deriveLimits(memoryBytes: number, heapBytes: number): EngineLimits {
-  // Limits of what counts in V8's heap follow the heap, too, where the budget is set by hand.
+  // Limits of memory in V8's heap also follow the heap, if the user set the budget.
   const heapBudget = Math.min(memoryBytes, heapLimits * heapBytes);
   const maxDecodedBytes = Math.floor(heapBudget / 10);
   const maxRequestsInAll = Math.floor(heapBudget / (160 * kibi));

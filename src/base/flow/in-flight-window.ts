@@ -31,7 +31,7 @@ export interface WindowStats {
   readonly credits: number;
 }
 
-/** Limits the calls of a session in flight: the lesser of this side's limit and the peer's credits. */
+/** Limits the calls of a session in flight: the smaller of this side's limit and the peer's credits. */
 export class InFlightWindow implements WindowStats {
   readonly limits: WindowLimits;
   /** Plain fields: each call compares with them. `grant` sets both. */
@@ -42,7 +42,7 @@ export class InFlightWindow implements WindowStats {
     this.limits = limits;
   }
 
-  /** The peer takes so many from now on. */
+  /** The peer accepts so many calls from now on. */
   grant(credits: number): void {
     this.credits = credits;
     this.limit = Math.min(credits, this.limits.maxInFlight);

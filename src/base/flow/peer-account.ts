@@ -3,7 +3,7 @@ import { WorkTurns } from "./work-turns.ts";
 
 /** The budgets that peers share. */
 export interface SharedBudgets {
-  /** Bytes on their way in. */
+  /** Incoming bytes. */
   readonly pullBudget: ByteBudget;
   /** Bodies kept for peers to pull. */
   readonly offerBudget: ByteBudget;
@@ -15,9 +15,9 @@ export interface SharedBudgets {
   readonly streamBudget: ByteBudget;
 }
 
-/** What one peer makes this engine hold, over all sessions with it. */
+/** The resources of this engine that one peer holds, over all sessions with it. */
 export class PeerAccount {
-  /** Its sessions that have not ended, and its handshakes that have not proven who it is. */
+  /** Its sessions that have not ended, and its handshakes that have not proven an identity. */
   sessions = 0;
   strangers = 0;
   /** When its sessions were last asked for a sign of life. */
@@ -27,7 +27,7 @@ export class PeerAccount {
   readonly queued: ByteShare;
   readonly decoded: ByteShare;
   readonly streams: ByteShare;
-  /** Bodies that have been pulled are decoded and handed on in these. */
+  /** Pulled bodies are decoded and handed on in these turns. */
   readonly turns = new WorkTurns();
 
   constructor({ pullBudget, offerBudget, queueBudget, decodeBudget, streamBudget }: SharedBudgets) {
@@ -38,7 +38,7 @@ export class PeerAccount {
     this.streams = streamBudget.share();
   }
 
-  /** Nothing of the peer is held any more. */
+  /** The engine holds nothing for the peer. */
   get idle(): boolean {
     const { pulls, offers, queued, decoded, streams, sessions, strangers } = this;
     if (sessions + strangers > 0) return false;
@@ -47,9 +47,9 @@ export class PeerAccount {
 }
 
 /**
- * The accounts of an engine's peers. A peer is the endpoint that it can be reached at: that is what it cannot lie about
- * for long, because its welcome goes there. Sessions that this engine opens have an account each: it chose to open
- * them.
+ * The accounts of an engine's peers. A peer is the endpoint at which it can be reached. It cannot forge that for long,
+ * because its welcome goes there. Each session that this engine opens has a separate account, because the engine chose
+ * to open it.
  */
 export class PeerAccounts {
   readonly #budgets: SharedBudgets;
@@ -75,12 +75,12 @@ export class PeerAccounts {
     return account;
   }
 
-  /** An account of its own. */
+  /** A separate account. */
   own(): PeerAccount {
     return new PeerAccount(this.#budgets);
   }
 
-  /** What peers hold may come back long after their sessions: accounts are looked through when they have doubled. */
+  /** Resources of a peer may return long after its sessions: accounts are swept when their number has doubled. */
   #sweepAt = leastSwept;
 
   #sweep(): void {

@@ -1,9 +1,9 @@
 import { type Priority, priorities } from "./priority.ts";
 
-/** What waits in a queue. */
+/** An item that waits in a queue. */
 export interface Queued {
   readonly priority: Priority;
-  /** What it holds while it waits, in bytes: about as much as it will take to send, or took to arrive. */
+  /** The bytes that it holds while it waits: about the size of its message. */
   readonly waitingBytes: number;
 }
 
@@ -14,17 +14,17 @@ export interface QueueLimits {
 }
 
 /**
- * What waits for its turn, in two classes, bounded in number and bytes. `control` goes first; each class keeps the order
- * in which it came. When there is no room, one that is `control` puts out the latest of the others, since that one has
- * waited least. Nothing puts out `control`.
+ * Items that wait for their turn, in two classes, bounded in number and bytes. `control` goes first; each class keeps
+ * its order of arrival. When there is no room, a `control` item displaces the latest of the others, which has waited
+ * least. A `control` item is never displaced.
  *
- * Whatever happens to one that waits elsewhere (given up, out of time), its owner deletes it; all of that costs O(1).
+ * When an item ends elsewhere (abandoned, out of time), its owner deletes it. Every operation costs O(1).
  */
 export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
   readonly #links = new Map<T, Link<T>>();
   readonly #classes: Readonly<Record<Priority, Chain<T>>> = { control: new Chain(), normal: new Chain() };
-  /** How many wait. A plain field: each call looks at it. Only the queue writes it. */
+  /** The number of items. A plain field: each call reads it. Only the queue writes it. */
   size = 0;
   #bytes = 0;
 
@@ -50,16 +50,16 @@ export class PriorityQueue<T extends Queued> {
     return this.#classes[priority].last?.item;
   }
 
-  /** The class whose turn it is; undefined when nothing waits. */
+  /** The class that is next; undefined when the queue is empty. */
   get turn(): Priority | undefined {
     if (this.#classes.control.size > 0) return "control";
     return this.#classes.normal.size > 0 ? "normal" : undefined;
   }
 
   /**
-   * Lets `item` wait. What had to go for it is returned, and is not in the queue any more; undefined when there was no
-   * room even so, and nothing has changed. One that is longer than all the room there is waits only when nothing else
-   * does: it must not be impossible.
+   * Adds `item`. Returns the displaced items, which are no longer in the queue. Returns undefined, and changes nothing,
+   * when there was still no room. An item that is longer than all the room is accepted only into an empty queue, so
+   * that it is not impossible.
    */
   push(item: T): T[] | undefined {
     const out = this.roomFor(item);
@@ -81,12 +81,12 @@ export class PriorityQueue<T extends Queued> {
     return true;
   }
 
-  /** All that wait, by class, each in its order. */
+  /** All items, by class, each in its order. */
   *[Symbol.iterator](): IterableIterator<T> {
     for (const priority of priorities) yield* this.#classes[priority];
   }
 
-  /** What would have to go for `item` to come in; undefined when it cannot. */
+  /** The items that would be displaced by `item`; undefined when it cannot be added. */
   roomFor({ priority, waitingBytes }: T): T[] | undefined {
     const { maxCalls, maxBytes } = this.#limits;
     const out: T[] = [];
@@ -112,7 +112,7 @@ interface Link<T> {
 }
 
 /**
- * A doubly linked list. Appending costs O(1), and so does cutting an item out, wherever it is.
+ * A doubly linked list. Appending an item and cutting out any item cost O(1).
  */
 class Chain<T> {
   #first: Link<T> | undefined;

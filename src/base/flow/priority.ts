@@ -1,6 +1,6 @@
 /**
- * Priorities, the more urgent first. `control` is for what keeps a system alive (health checks, membership, elections).
- * It goes before all others, so it must be rare.
+ * Priorities, the more urgent first. `control` is for calls that keep a system alive (health checks, membership,
+ * elections). It goes before all others, so it must be rare.
  */
 export const priorities = ["control", "normal"] as const;
 

@@ -12,7 +12,7 @@ describe("the least of late", () => {
     expect([recent.least, recent.count]).toEqual([3, 3]);
     recent.record(8, 1199);
     expect([recent.least, recent.count]).toEqual([3, 4]);
-    // The first period is over by more than one.
+    // The first period ended more than one period ago.
     recent.turnTo(1200);
     expect([recent.least, recent.count]).toEqual([7, 2]);
     recent.turnTo(1300);
@@ -24,7 +24,7 @@ describe("the least of late", () => {
     recent.record(3, 1000);
     recent.record(9, 1250);
     expect([recent.least, recent.count]).toEqual([9, 1]);
-    // Periods begin anew where the pause has ended.
+    // Periods begin anew at the end of the pause.
     recent.turnTo(1349);
     expect(recent.least).toBe(9);
     recent.turnTo(1350);

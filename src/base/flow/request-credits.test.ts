@@ -40,13 +40,13 @@ describe("the credits of an engine", () => {
 
   it("are reserved for each session, whatever others hold", () => {
     const credits = new RequestCredits(65_536, 4096, 1024);
-    // Sixteen for each of 1,024 sessions, beside those that are shared as they are without.
+    // Sixteen for each of 1,024 sessions, in addition to the shared requests, which stay the same.
     expect([credits.shareAmong(16), credits.share]).toEqual([false, 4096]);
     expect([credits.shareAmong(17), credits.share]).toEqual([true, 2048]);
     let held = 0;
     while (credits.enter(16)) held++;
     expect(held).toBe(65_536);
-    // The refused one leaves, and another makes room.
+    // The refused request leaves, and another makes room.
     credits.leave(16);
     credits.leave(16);
     expect(credits.enter(16)).toBe(true);

@@ -1,28 +1,28 @@
 /**
- * The least share of a session. With very many sessions the shares may add up to more than the total, which is enforced
- * all the same.
+ * The least share of a session. With very many sessions the sum of the shares may exceed the total, which is still
+ * enforced.
  */
 const leastShare = 16;
 
 /**
  * The incoming requests that an engine accepts at once, and each session's share of them. A few more are reserved for
- * each session, whatever others hold: who comes last gets on. Shares are powers of two. A
- * lowered share rises only when there is room for a quarter more sessions, so that sessions that come and go seldom
- * change what all peers must be told.
+ * each session, whatever others hold, so a late session is not locked out. Shares are powers of two. A lowered share
+ * rises only when there is room for a quarter more sessions. Sessions that come and go therefore seldom change the
+ * share that all peers are notified of.
  */
 export class RequestCredits {
   readonly #most: number;
-  /** Those that all share; and those of each session, beside them, that no other can take. */
+  /** The shared requests; then the reserve of each session, which no other session can take. */
   readonly #total: number;
   readonly #reserve: number;
-  /** Open requests, over all sessions; and those that are not in their session's reserve. */
+  /** Open requests, over all sessions; then the open requests outside their session's reserve. */
   #open = 0;
   #pooled = 0;
   #share: number;
 
   /**
-   * `most`: the largest share of a session. What is reserved for `maxSessions` sessions is half as much as the total at
-   * most; nothing, where that is less than a request for each.
+   * `most`: the largest share of a session. The reserve for `maxSessions` sessions is at most half of the total, and 0
+   * where that would be less than one request for each.
    */
   constructor(total: number, most: number, maxSessions = Number.POSITIVE_INFINITY) {
     this.#most = most;
@@ -41,8 +41,8 @@ export class RequestCredits {
   }
 
   /**
-   * What a session can be told that comes now: its share, or what is there while others hold more than theirs. It may
-   * have its share later.
+   * The credits that a new session is offered: its share, or the free part while others hold more than their shares. It
+   * may get its share later.
    */
   get offer(): number {
     const free = this.#total - this.#pooled;

@@ -5,7 +5,7 @@ interface Waiter<T> {
   readonly untilMs: number;
 }
 
-/** Items that found no room and wait a short while: oldest first, bounded in number and in time. */
+/** Items that wait for room for a short while: oldest first, bounded in number and in time. */
 export class WaitingRoom<T> {
   readonly #clock: Clock;
   readonly #most: number;
@@ -14,7 +14,7 @@ export class WaitingRoom<T> {
   #waiters: Waiter<T>[] = [];
   #cancelTimer: (() => void) | undefined;
 
-  /** `onExpired` gets each that has waited `waitMs` for nothing. */
+  /** `onExpired` gets each item that has waited `waitMs` without room. */
   constructor(clock: Clock, most: number, waitMs: number, onExpired: (item: T) => void) {
     this.#clock = clock;
     this.#most = most;
@@ -34,14 +34,14 @@ export class WaitingRoom<T> {
     return true;
   }
 
-  /** The oldest, which waits no more. */
+  /** Removes the oldest item and returns it. */
   take(): T | undefined {
     const waiter = this.#waiters.shift();
     if (this.#waiters.length === 0) this.#disarm();
     return waiter?.item;
   }
 
-  /** Waiters that this is true of wait no more. */
+  /** Removes the items that match. */
   drop(isSo: (item: T) => boolean): void {
     this.#waiters = this.#waiters.filter(({ item }) => !isSo(item));
     if (this.#waiters.length === 0) this.#disarm();
@@ -52,7 +52,7 @@ export class WaitingRoom<T> {
     this.#cancelTimer = undefined;
   }
 
-  /** It does not keep the process alive: the callers that wait are in other processes. */
+  /** The timer does not keep the process alive: the waiting callers are in other processes. */
   #arm(delayMs: number): () => void {
     return this.#clock.timer(delayMs, () => this.#expire(), true);
   }

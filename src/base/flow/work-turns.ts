@@ -4,8 +4,8 @@ import { realTimers } from "../time/real-timers.ts";
 const turnMs = 4;
 
 /**
- * Work that one peer causes, piece by piece in its order. A piece runs at once as long as those before it have taken
- * less than `turnMs` since the loop last had a turn. Later pieces wait for the next turn.
+ * The work that one peer causes, piece by piece in order. A piece runs at once while earlier pieces have taken less
+ * than `turnMs` since the loop's last turn. Later pieces wait for the next turn.
  */
 export class WorkTurns {
   readonly #waiting: (() => void)[] = [];

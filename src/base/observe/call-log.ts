@@ -2,7 +2,7 @@ import type { RpcCode } from "../errors/code.ts";
 import { callHook } from "../errors/thrown.ts";
 import type { SlowCall } from "./channels.ts";
 
-/** What writes lines, each with an object: the logger of pino as it is, or the console. */
+/** Writes lines, each with an object: the logger of pino as it is, or the console. */
 export interface Logger {
   debug(object: object, message: string): void;
   info(object: object, message: string): void;
@@ -10,13 +10,13 @@ export interface Logger {
   error(object: object, message: string): void;
 }
 
-/** A call that has ended, as it is logged. */
+/** The log entry of a call that has ended. */
 export interface LoggedCall extends SlowCall {
   /** The message of the error it ended with, where this side knows it. */
   readonly error?: string;
 }
 
-/** Codes that say that a program is wrong, or data is lost. */
+/** Codes that mean a faulty program or lost data. */
 const faults: ReadonlySet<RpcCode | "ok"> = new Set(["internal", "unknown", "data_loss"]);
 
 /** One line for each call that was slow or has failed. */

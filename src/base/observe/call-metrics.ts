@@ -20,8 +20,8 @@ export interface MethodStats {
    */
   readonly latencyMs: HistogramSummary;
   /**
-   * The histogram behind `latencyMs` for each code that occurred, as plain data for `Histogram.from`. There only where
-   * `stats({ histograms: true })` asks for it.
+   * The histogram of `latencyMs` for each code that occurred, as plain data for `Histogram.from`. Present only with
+   * `stats({ histograms: true })`.
    */
   readonly latencyMsByCode?: Readonly<Partial<Record<RpcCode | "ok", HistogramData>>>;
 }
@@ -43,8 +43,7 @@ export class MethodMetrics {
   }
 
   /**
-   * Counts a call that ended, and how long it took where that was measured. `code` is the wire number of its error code,
-   * or 0.
+   * Counts a call that ended, and its time if that was measured. `code` is the wire number of its error code, or 0.
    */
   record(code: number, tookMs: number | undefined): void {
     this.#ends[code] = (this.#ends[code] as number) + 1;
@@ -77,7 +76,7 @@ export class MethodMetrics {
     return byCode;
   }
 
-  /** How many calls have ended, and how. */
+  /** The number of calls that have ended, by result. */
   counts(): Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
     const failures: Partial<Record<RpcCode, number>> = {};
     let failed = 0;
@@ -106,19 +105,21 @@ export class MethodMetrics {
 
 /** Metrics of all methods of an engine. Its contracts bound their number: peers cannot add any. */
 export class CallMetrics {
-  /** Calls that take this long are published as slow. Infinity: none. */
+  /** Calls that take this long are published as slow. Infinity: no call is. */
   readonly slowCallMs: number;
-  /** Whether the end of a call reads the clock. A plain field, which `tail` sets: each call looks at it. */
+  /** Whether the end of a call reads the clock. A plain field, which `tail` sets: each call reads it. */
   timed: boolean;
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
   /** The listeners of each call that ends. */
   readonly #tails = new Set<(call: SlowCall) => void>();
   readonly #timedAlways: boolean;
-  /** Calls that take this long are reported: `slowCallMs`, or all while somebody tails. A plain field, as `timed` is. */
+  /**
+   * Calls that take this long are reported: `slowCallMs`, or all while there is a tail. A plain field, as `timed` is.
+   */
   toldFromMs: number;
 
-  /** Has a line for each slow or failed call. Undefined: nobody wants one. */
+  /** Has a line for each slow or failed call. Undefined: the log is off. */
   readonly log: CallLog | undefined;
 
   constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true, log?: CallLog) {
@@ -129,7 +130,7 @@ export class CallMetrics {
     this.log = log;
   }
 
-  /** Tells `listener` of each call that ends, until the returned function is called. It must not throw. */
+  /** Calls `listener` for each call that ends, until the returned function is called. It must not throw. */
   tail(listener: (call: SlowCall) => void): () => void {
     this.#tails.add(listener);
     this.#onTailsChanged();
@@ -153,7 +154,7 @@ export class CallMetrics {
     this.toldFromMs = this.isTailed ? Number.NEGATIVE_INFINITY : this.slowCallMs;
   }
 
-  /** Whether somebody wants to hear of a call that took so long and ended so. */
+  /** Whether a call of this time and result has a listener or a log line. */
   tells(tookMs: number, code: RpcCode | "ok"): boolean {
     return tookMs >= this.toldFromMs || (code !== "ok" && this.log !== undefined);
   }

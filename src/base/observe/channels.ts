@@ -15,15 +15,15 @@ export const channels = {
   /** A session ended: { peer, reason }. `reason` is an RpcError, or undefined for an orderly close. */
   sessionEnded: channel("cinnabar:session.ended"),
   /**
-   * A tcp or shm port did not keep incoming connections: { url, refused, malformed }, the numbers since the port opened.
-   * `refused`: the process had no file descriptor left. `malformed`: what came was not the fabric's protocol.
+   * A tcp or shm port did not keep incoming connections: { url, refused, malformed }, the numbers since the port
+   * opened. `refused`: the process had no file descriptor left. `malformed`: the bytes were not the fabric's protocol.
    */
   connectionsTurnedAway: channel("cinnabar:connections.turned-away"),
   /** A peer violated the protocol: { peer, fault }. */
   malformed: channel("cinnabar:malformed"),
   /** A handler threw an error that its contract does not declare: { method, callId, error }. */
   handlerFailed: channel("cinnabar:handler.failed"),
-  /** A handler still runs at its call's deadline: { method, callId }. A handler that never ends shows up here only. */
+  /** A handler still runs at its call's deadline: { method, callId }. A handler that never ends has no other event. */
   overdue: channel("cinnabar:handler.overdue"),
   /** A handler settled after its call had ended, and its result was discarded: { method, callId }. */
   lateResult: channel("cinnabar:handler.late"),
@@ -58,7 +58,7 @@ export const channels = {
 /** Publishes later, in the async context in which it was made. */
 export type Publisher = (event: object) => void;
 
-/** Undefined while nobody subscribes to the channel: keeping the context costs nothing then. */
+/** Undefined while the channel has no subscriber: then the context is not kept. */
 export function publisherHere(to: Channel): Publisher | undefined {
   if (!to.hasSubscribers) return undefined;
   const inContext = AsyncLocalStorage.snapshot();
@@ -85,8 +85,8 @@ export interface SlowCall {
 
 /**
  * How long a call was in one phase. A call that was made here is `waiting` for its input's check or for the window,
- * `connecting`, `sent`, or `pulling` its answer. One that is served here is `pulling` its input, `queued` by admission
- * control, or `serving`.
+ * `connecting`, `sent`, or `pulling` its answer. A call that is served here is `pulling` its input, `queued` by
+ * admission control, or `serving`.
  */
 export interface CallPhase {
   readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";

@@ -42,11 +42,11 @@ export interface Counters {
   sessionsClosed: number;
   /** Sessions that this engine refused at the handshake. */
   sessionsRefused: number;
-  /** Sessions that this engine ended because the peer exceeded a limit: stalled, flooded, or took nothing. */
+  /** Sessions that this engine ended because the peer exceeded a limit: it stalled, flooded, or received nothing. */
   sessionsShed: number;
   /**
-   * Messages of peers that the fabric lost, as their numbers tell. Each loss ends its session, and counts for at most
-   * 1,024 messages.
+   * Messages of peers that the fabric lost, according to their numbers. Each loss ends its session, and counts for at
+   * most 1,024 messages.
    */
   messagesLost: number;
   /** Messages and frames that violate the protocol. Each closes its session, if it has one. */

@@ -53,7 +53,7 @@ describe("a histogram", () => {
         const since = of([...left, ...right]).since(of(left));
         expect(since.toJSON().buckets).toEqual(of(right).toJSON().buckets);
         expect(since.count).toBe(right.length);
-        // The sum of many large values has lost the small ones.
+        // The sum of many large values has lost the small values.
         const mean = right.reduce((sum, value) => sum + value, 0) / right.length;
         expect(Math.abs(since.mean - mean)).toBeLessThanOrEqual(1e-9 * (mean + 2 ** 31 * left.length));
         expect(Histogram.from(since.toJSON()).toJSON()).toEqual(since.toJSON());
@@ -156,7 +156,7 @@ describe("a histogram", () => {
     expect(histogram.countsAt([])).toEqual([]);
     expect(histogram.countsAt([Number.POSITIVE_INFINITY])).toEqual([6]);
     expect(new Histogram().countsAt([1, 2])).toEqual([0, 0]);
-    // A bound that a value lies on is at most the width of half a bucket off.
+    // A bound that equals a value is at most half the width of a bucket off.
     const many = of(Array.from({ length: 10_000 }, (_, i) => (i + 1) / 100));
     for (const bound of [0.5, 5, 33, 99]) {
       const [count = 0] = many.countsAt([bound]);

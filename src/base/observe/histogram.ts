@@ -25,7 +25,7 @@ const lowestExponent = -10;
 const highestExponent = 32;
 const bucketCount = (highestExponent - lowestExponent) << bucketsPerOctaveBits;
 const exponentBias = 1023;
-/** How many bits of the upper word of a double are below those that choose a bucket. */
+/** The number of bits in the upper word of a double below the bits of the bucket. */
 const shift = 20 - bucketsPerOctaveBits;
 const firstBucket = (lowestExponent + exponentBias) << bucketsPerOctaveBits;
 
@@ -133,8 +133,8 @@ export class Histogram {
   }
 
   /**
-   * How many values are at most each of `bounds`, which ascend: what a metrics system with fixed buckets wants. A bound
-   * counts as up to 1.6 % off, because values in the bucket around it are taken together.
+   * How many values are at most each of `bounds`, which ascend: the form for metrics systems with fixed buckets. A
+   * bound is up to 1.6 % off, because values in its bucket are counted together.
    *
    * @example
    * engine.latency("files.v1/stat", "in").countsAt([0.1, 1, 10, 100]); // at most 0.1 ms, 1 ms, …
@@ -170,14 +170,14 @@ export class Histogram {
 
   /**
    * The values that were recorded since `earlier`, a former copy of this histogram. `min` and `max` are those of the
-   * buckets, and so up to 1.6 % off.
+   * buckets, and therefore up to 1.6 % off.
    *
    * @example
    * const before = engine.latency("files.v1/stat", "in");
    * // later
    * console.log(engine.latency("files.v1/stat", "in").since(before).percentile(99)); // of the time between
    *
-   * @throws RangeError when `earlier` has values that this histogram has not.
+   * @throws RangeError when `earlier` has values that this histogram does not have.
    */
   since(earlier: Histogram): Histogram {
     const since = new Histogram();

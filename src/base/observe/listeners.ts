@@ -2,8 +2,8 @@ import { AsyncResource } from "node:async_hooks";
 
 /**
  * Typed event listeners, called in the order they were added. A listener that is added or removed during an event takes
- * effect with the next event. Each runs in the async context in which it was added. An error that a listener throws becomes an uncaught exception, as with
- * `node:diagnostics_channel`; it never reaches the emitter.
+ * effect with the next event. Each runs in the async context in which it was added. An error that a listener throws
+ * becomes an uncaught exception, as with `node:diagnostics_channel`; it never reaches the emitter.
  */
 export class Listeners<Events extends object> {
   readonly #byEvent = new Map<keyof Events, Set<(detail: never) => void>>();
@@ -15,7 +15,7 @@ export class Listeners<Events extends object> {
       listeners = new Set();
       this.#byEvent.set(event, listeners);
     }
-    // A function of its own, so that one listener may be added twice and taken away once.
+    // A new function, so that one listener may be added twice and removed once.
     const entry = AsyncResource.bind((detail: Events[E]) => listener(detail));
     listeners.add(entry);
     return () => void this.#byEvent.get(event)?.delete(entry);

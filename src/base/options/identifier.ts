@@ -2,8 +2,8 @@ const identifier = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
 const maxIdentifierLength = 128;
 
 /**
- * Names that cannot be methods. A client is an object of functions: it may be awaited (`then`), printed (`toJSON`), and
- * used as any object (whatever `Object.prototype` has, and `prototype`).
+ * Names that cannot be methods. A client is an object of functions. It may be awaited (`then`), printed (`toJSON`), and
+ * used like any object (all names of `Object.prototype`, and `prototype`).
  */
 function isReserved(name: string): boolean {
   return name === "then" || name === "toJSON" || name === "prototype" || name in Object.prototype;

@@ -1,10 +1,10 @@
 /**
  * The one checker of option objects. A table of fields describes the options of a function: the kind of each value, its
- * range, its unit and its default. `checkOptions` refuses what does not fit, `resolveOptions` fills in defaults too.
- * Every message has one form: where, field, what it must be, what it is.
+ * range, its unit and its default. `checkOptions` refuses values that do not fit; `resolveOptions` also fills in
+ * defaults. Every message has one form: where, field, the required value, the given value.
  */
 
-/** One option: how its value is checked, and which value stands for none. `R` is the resolved value. */
+/** One option: the check of its value, and its default. `R` is the resolved value. */
 export interface Field<R> {
   /**
    * Returns the resolved value. `name` is the path of the field, such as `limits.maxBodyBytes`.
@@ -12,7 +12,7 @@ export interface Field<R> {
    * @throws TypeError for a value of the wrong kind, RangeError for one out of range. Both name `where` and `name`.
    */
   resolve(where: string, name: string, value: unknown): R;
-  /** What the options resolve to where the field is left out or undefined. */
+  /** The resolved value where the field is left out or undefined. */
   readonly fallback?: R;
   /** The field must be given. */
   readonly isRequired?: boolean;
@@ -24,7 +24,7 @@ export type Fields = Readonly<Record<string, Field<unknown>>>;
 /** A table with a field for each option of `O`, and no others. Use it with `satisfies`. */
 export type FieldsOf<O extends object> = { readonly [K in keyof Required<O>]: Field<unknown> };
 
-/** What a table resolves options to: all fields, those without a default maybe undefined. */
+/** The resolved options of a table: all fields, perhaps undefined for those without a default. */
 export type Resolved<F extends Fields> = {
   readonly [K in keyof F]: F[K] extends { readonly fallback: infer R }
     ? R
@@ -38,14 +38,14 @@ export type Resolved<F extends Fields> = {
 /** The longest time of a timer, and of a frame: 24.8 days. */
 export const maxTimeoutMs = 2_147_483_647;
 
-/** Options of which none is left out, as `resolveOptions` gives them. */
+/** Options with all fields present, as `resolveOptions` returns them. */
 export type Complete<O> = { readonly [K in keyof O]-?: Exclude<O[K], undefined> };
 
 /**
  * Checks options without making an object, for calls that are made often.
  *
- * @throws TypeError for a value that is no object, an unknown option, or a value of the wrong kind. RangeError for a
- * value out of range. Each names the field and what it must be.
+ * @throws TypeError for a value that is not an object, an unknown option, or a value of the wrong kind. RangeError for
+ * a value out of range. Each names the field and the required value.
  */
 export function checkOptions(where: string, options: object, fields: Fields): void {
   check(where, "", options, fields);
@@ -64,7 +64,7 @@ export function resolveOptions<F extends Fields>(
   return resolve(where, "", options === undefined ? {} : options, fields);
 }
 
-/** As `resolveOptions`, for options inside options: `path` is the name of the field that has them. */
+/** As `resolveOptions`, for options inside options: `path` is the name of the field that contains them. */
 export function resolveNested<F extends Fields>(
   where: string,
   path: string,
@@ -219,7 +219,7 @@ export function checkedBy<R>(
   return defaulted(fallback, resolve);
 }
 
-/** A field with a default whose value, checked, is completed by a function. The function may throw, too. */
+/** A field with a default. A function completes its checked value, and may throw, too. */
 export function completed<A, R>(
   field: Defaulted<A>,
   complete: (value: A, where: string, name: string) => R,
@@ -245,16 +245,16 @@ export function required<R>(field: Field<R>): Field<R> & { readonly isRequired: 
 /** A field with a default. */
 export type Defaulted<R> = Field<R> & { readonly fallback: R };
 
-/** A copy of the options that are given, without those that are undefined. */
+/** A copy of the given options, without those that are undefined. */
 export function given<O extends object>(options: O): { [K in keyof O]?: Exclude<O[K], undefined> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [K in keyof O]?: Exclude<O[K], undefined> };
 }
 
 /**
- * Throws in the one form of all messages of options.
+ * Throws with the one form of all messages of options.
  *
- * @throws always: `kind`, as "connect: window.maxInFlight must be an integer from 1 to 1048576, it is 0".
+ * @throws always: `kind`, such as "connect: window.maxInFlight must be an integer from 1 to 1048576, it is 0".
  */
 export function fail(
   kind: typeof TypeError | typeof RangeError,
@@ -273,7 +273,7 @@ export function shown(value: unknown): string {
   try {
     whole = typeof value === "string" ? JSON.stringify(value) : String(value);
   } catch {
-    // An object without a prototype, or one whose own conversion throws.
+    // An object without a prototype, or one with a conversion that throws.
     whole = "an object";
   }
   return whole.length <= 80 ? whole : `${whole.slice(0, 79)}…`;
@@ -327,7 +327,7 @@ const below = (path: string, name: string): string => (path === "" ? name : `${p
 
 /** The known name that a mistyped one most likely means: at most a third of its letters differ. */
 export function nearest(name: string, known: readonly string[]): string | undefined {
-  // Names are short where people type them; a long one is no slip of a finger.
+  // Typed names are short; a long one is no typing error.
   if (name.length > 64) return undefined;
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(name.length / 3)) + 1;

@@ -13,9 +13,9 @@ export function backoffBoundMs(attempt: number, { baseDelayMs, maxDelayMs }: Bac
 }
 
 /**
- * The pause after try number `attempt`, from 0: random, from 0 to the bound. This "full jitter" costs the least work of
- * the ways to spread tries, and ends the soonest (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
- * 2015). Clients that lost one server at the same moment must not return at the same moment.
+ * The pause after try number `attempt`, from 0: random, from 0 to the bound. Of the ways to spread tries, this "full
+ * jitter" costs the least work and ends the soonest (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
+ * Blog, 2015). Clients that lost one server at the same moment must not return at the same moment.
  */
 export function backoffMs(
   attempt: number,

@@ -13,8 +13,8 @@ export interface Clock {
    */
   timer(delayMs: number, fire: () => void, inBackground?: boolean): () => void;
   /**
-   * As `timer`, for a timer that is often needed again before it fires: keeping it is cheaper than to cancel it and set
-   * another.
+   * As `timer`, for a timer that is often needed again before it fires. Keeping such a timer is cheaper than cancelling
+   * it and setting another.
    */
   wakeUp(delayMs: number, fire: () => void): WakeUp;
 }
@@ -26,7 +26,7 @@ export interface WakeUp {
   cancel(): void;
 }
 
-/** The time of the process, also while timers are faked: for liveness, opening and closing. */
+/** The time of the process, even while timers are faked: for liveness, opening and closing. */
 export const realClock: Clock = {
   now: () => realTimers.now(),
   timer(delayMs, fire, inBackground = false) {
@@ -44,8 +44,8 @@ export const realClock: Clock = {
 };
 
 /**
- * The time of the process, or of the fake timers that a test has installed: for whatever a user gives in milliseconds.
- * Advancing the fake time ends deadlines, pauses and leases.
+ * The time of the process, or of a test's fake timers: for all times that a user gives in milliseconds. Advancing the
+ * fake time ends deadlines, pauses and leases.
  */
 export const systemClock: Clock = {
   now(): number {

@@ -82,14 +82,14 @@ describe("deadline wheel", () => {
     expect(cancelled).not.toHaveBeenCalled();
     wheel.disarm(last);
     expect(cancelled).toHaveBeenCalledOnce();
-    // A call that is refused because its engine is closed is armed for a moment.
+    // A call that a closed engine refuses is armed for a moment.
     wheel.disarm(arm(10_000));
     expect([cancelled.mock.calls.length, clock.timers]).toEqual([2, 0]);
   });
 
   it("never asks the system for a delay that it cannot hold", () => {
     const { clock, arm, wheel } = setUp();
-    // What a peer may state as time left.
+    // The longest remaining time that a peer may state.
     const item = arm(0xffff_ffff);
     clock.advance(2 ** 31 + revolutionMs);
     expect(clock.longestDelayMs).toBeLessThan(2 ** 31);
@@ -105,7 +105,7 @@ describe("deadline wheel", () => {
     const items = Array.from({ length: 10_000 }, (_, i) => arm(60_000 + (i % 50) * 1000));
     clock.advance(59_900);
     expect([timer.mock.calls.length, clock.timers, wheel.size]).toEqual([1, 1, 10_000]);
-    // Calls that come and go among them leave at most one look at where they would have ended.
+    // Calls that come and go among them cause at most one check at the time of their deadlines.
     for (let i = 0; i < 1000; i++) wheel.disarm(arm(10_000));
     clock.advance(10_200);
     for (const item of items.slice(0, 10)) expectOnTime(item);
@@ -218,7 +218,7 @@ describe("deadline wheel", () => {
       const item = items[Math.floor(random() * items.length)] as Item;
       const choice = random();
       if (choice < 0.5) {
-        // Mostly soon, sometimes beyond a revolution, now and then past.
+        // Mostly soon, sometimes beyond a revolution, sometimes in the past.
         arm(random() < 0.9 ? random() * 300 : random() * 20_000 - 100, item);
         armed.add(item);
       } else if (choice < 0.7) {

@@ -16,7 +16,7 @@ export abstract class Timed {
 }
 
 const realTickMs = 4;
-/** While a test fakes timers: its time stands still, and deadlines end to the millisecond. */
+/** While a test fakes timers: the time stands still, and deadlines end to the millisecond. */
 const fakedTickMs = 1;
 const buckets = 1024; // a power of two; one revolution is four seconds
 /** The longest delay that system timers take. */
@@ -26,13 +26,13 @@ const maxDelayMs = 2 ** 31 - 1;
  * The deadlines of all calls on one system timer: a hashed wheel (Varghese and Lauck, "Hashed and hierarchical timing
  * wheels", SOSP 1987, scheme 6). Arming and disarming are O(1), and touch the system timer only for the earliest
  * deadline. A deadline beyond one revolution waits in its bucket. Each bucket knows its earliest tick, so a far
- * deadline costs nothing until then. With nothing armed the timer stays set and does not keep the process alive: a
- * program that makes one call after the other would otherwise set and clear it for each (docs/design/deadlines.md).
+ * deadline costs nothing until then. With no armed deadline the timer stays set and does not keep the process alive.
+ * Otherwise a program that makes one call after the other would set and clear it for each (docs/design/deadlines.md).
  */
 export class DeadlineWheel {
   readonly #clock: Clock;
   readonly #heads: (Timed | undefined)[] = new Array(buckets).fill(undefined);
-  /** By bucket: a tick before which nothing in it is due. It may be that of a deadline that was disarmed. */
+  /** By bucket: a tick before which no deadline in it is due. It may belong to a disarmed deadline. */
   readonly #earliest = new Float64Array(buckets).fill(Number.POSITIVE_INFINITY);
   #armed = 0;
   /** The last tick whose bucket was visited. */
@@ -41,7 +41,7 @@ export class DeadlineWheel {
   #wakeUp: WakeUp | undefined;
   #closed = false;
   #tickMs = realTickMs;
-  /** The fake timers that the wheel counts with: timers that were set under others may never fire. */
+  /** The fake timers of the current timer: a timer that was set under other fakes may never fire. */
   #fakes: unknown;
 
   constructor(clock: Clock) {
@@ -54,7 +54,7 @@ export class DeadlineWheel {
     return this.#armed;
   }
 
-  /** All armed objects, in no order. Nothing may be armed or disarmed meanwhile. */
+  /** All armed objects, in no order. The caller must not arm or disarm any meanwhile. */
   *[Symbol.iterator](): IterableIterator<Timed> {
     for (const head of this.#heads) {
       for (let item = head; item !== undefined; item = item.wheelNext) yield item;
@@ -77,7 +77,7 @@ export class DeadlineWheel {
     if (tick < (this.#earliest[bucket] as number)) this.#earliest[bucket] = tick;
     if (this.#armed++ === 0) this.#wakeUp?.hold(true);
     if (tick < this.#timerTick) this.#wakeAt(tick);
-    // A test may have cleared all fake timers, this one too.
+    // A test may have cleared all fake timers, including this one.
     else if (this.#fakes !== undefined) this.#wakeAt(this.#timerTick);
   }
 
@@ -98,7 +98,7 @@ export class DeadlineWheel {
     else this.#wakeUp?.hold(false);
   }
 
-  /** The engine has closed: from now on the timer is cancelled when nothing is armed. */
+  /** The engine has closed: from now on the timer is cancelled when no deadline is armed. */
   close(): void {
     this.#closed = true;
     if (this.#armed === 0) this.#rest();
@@ -141,7 +141,7 @@ export class DeadlineWheel {
       this.#earliest[bucket] = earliest;
     }
     for (const item of due) {
-      // The end of an earlier one may have disarmed this one, or armed it again.
+      // The end of an earlier item may have disarmed this one, or armed it again.
       if (item.wheelBucket < 0 || Math.ceil(item.deadlineMs / tickMs) > now) continue;
       this.disarm(item);
       item.onDeadline();
@@ -149,7 +149,7 @@ export class DeadlineWheel {
     if (this.#armed > 0) this.#wakeAtNext();
   };
 
-  /** Timers have been faked, or are so no more: the timer is lost, and a tick has another length. */
+  /** Fake timers were installed or removed: the timer is lost, and a tick has another length. */
   #rebuild(): void {
     const items = [...this];
     for (const item of items) this.disarm(item);

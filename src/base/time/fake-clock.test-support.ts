@@ -6,18 +6,18 @@ interface Timer {
   holds: boolean;
 }
 
-/** A clock that stands still until told otherwise. Timers fire in order, each at its own time, never before. */
+/** A clock that stands still until a test moves it. Timers fire in order, each at its own time, never before. */
 export class FakeClock implements Clock {
   #nowMs: number;
   #timers: Timer[] = [];
-  /** The longest delay asked for. */
+  /** The longest requested delay. */
   longestDelayMs = 0;
 
   constructor(nowMs = 1000) {
     this.#nowMs = nowMs;
   }
 
-  /** Those that keep the process alive, or would if they were not in the background. */
+  /** The number of timers that hold the process, those in the background too. */
   get timers(): number {
     return this.#timers.filter(({ holds }) => holds).length;
   }
@@ -62,7 +62,7 @@ export class FakeClock implements Clock {
     this.#nowMs = untilMs;
   }
 
-  /** The process stands still: time passes, and whatever was due fires only afterwards, once. */
+  /** The process stands still: time passes, and due timers fire only afterwards, once. */
   stall(byMs: number): void {
     this.#nowMs += byMs;
     const due = this.#timers.filter((timer) => timer.atMs <= this.#nowMs);

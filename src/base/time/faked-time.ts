@@ -10,13 +10,13 @@ interface FakedTimer {
 
 /**
  * Time while a test has replaced `setTimeout`. It stands still until the fake time is advanced. It is read from
- * `performance`, which setting a date does not move, or else from `Date`. Where neither is faked, only a timer that fires
- * tells that time has passed: its delay.
+ * `performance`, which is not moved when a test sets a date, or else from `Date`. Where neither is faked, only a timer
+ * that fires shows that its delay has passed.
  */
 class FakedTime {
-  /** How far the clock is ahead of the process's time, from the fake time that has passed. */
+  /** The lead of the clock over the process's time, from the fake time that has passed. */
   aheadMs = 0;
-  /** The `setTimeout` found last, if it was not the process's own. */
+  /** The last `setTimeout` that was not the process's own. */
   fakes: typeof setTimeout | undefined;
   #nowMs = 0;
   #sourceMs = 0;
@@ -32,7 +32,7 @@ class FakedTime {
   timer(delayMs: number, fire: () => void): FakedTimer {
     const dueMs = this.now() + delayMs;
     const { fakes } = this;
-    // The fakes that made a timer are asked to clear it.
+    // The fakes that made a timer also clear it.
     const clear = clearTimeout;
     const timer: NodeJS.Timeout | number = setTimeout(() => {
       if (this.fakes === fakes) this.#nowMs = Math.max(this.now(), dueMs);
@@ -67,7 +67,7 @@ class FakedTime {
   }
 }
 
-/** The fake time by the clock that shows it; 0 where none does. */
+/** The fake time of the clock that shows it; 0 without such a clock. */
 function shownMs(): number {
   if (globalThis.performance.now !== realPerformanceNow) return globalThis.performance.now();
   return Date === realDate ? 0 : Date.now();

@@ -2,11 +2,11 @@ import { performance } from "node:perf_hooks";
 import * as timers from "node:timers";
 
 /**
- * The process's own timers and time, taken when the module is loaded. What makes the engine run uses them: turns of the
- * loop, liveness, opening and closing. Fake timers (vitest, jest, sinon, node:test) replace the globals. A turn that
- * waited for them would never come, and messages would stand still until the test advances its time.
+ * The process's own timers and time, taken when the module is loaded. The parts that make the engine run use them:
+ * turns of the loop, liveness, opening and closing. Fake timers (vitest, jest, sinon, node:test) replace the globals. A
+ * turn that waited for fake timers would never come, and messages would stand still until the test advances its time.
  *
- * An object, because a test of the engine itself plays the part of the process (`test/model`).
+ * An object, because a test of the engine replaces its members (`test/model`).
  */
 export const realTimers = {
   setImmediate: timers.setImmediate,
