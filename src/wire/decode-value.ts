@@ -199,8 +199,8 @@ function readString(length: number): string {
 }
 
 function readLongString(start: number, length: number): string {
-  // Checked before the string is made. It is at most as long as its bytes, and each character has one byte, or each
-  // two.
+  // Checked before the string is made. It is at most as long as its bytes. V8 stores one byte for each character, or
+  // two for each.
   spend(heapCost.string + length);
   const text = bytes.utf8Slice(start, at);
   if (text.length !== length) spend(Math.max(0, 2 * text.length - length));
