@@ -1,5 +1,5 @@
-// The entry `cinnabar/contract`: what a file of contracts needs, and nothing of Node, so that browsers can share it. The
-// schemas of memory and bytes are made by zod, so that they fit into zod's objects.
+// The entry `cinnabar/contract`: everything that a file of contracts needs. It needs no module of Node, so browsers can
+// share it. zod makes the schemas of memory and bytes, so that they fit into zod's objects.
 
 export * from "./contract/standard.ts";
 export {

@@ -1,18 +1,18 @@
 import type { Schema } from "./schema.ts";
 
-/** Schemas of memory of the caller, and what zod keeps of them in schemas that it derives. */
+/** Schemas of memory of the caller, and the checks that zod keeps in derived schemas. */
 const marked = new WeakSet<object>();
-/** The schemas inside one that `fields` made. */
+/** The field schemas of a schema that `fields` made. */
 const fieldsOf = new WeakMap<object, Readonly<Record<string, Schema>>>();
 /** Most contracts have no such schema, and need no search. */
 let areThereAny = false;
 
-/** A schema has so few parts that a search which finds more has left it. */
+/** A schema has few parts: a search that finds more has left the schema. */
 const mostParts = 20_000;
 
 /**
- * Marks a schema of your own as one of memory of the caller, as `bulk` is one: a value that holds a region. Only the
- * input of a call can carry it, so a contract that has it elsewhere is refused when it is made. Returns the schema.
+ * Marks your own schema as one of memory of the caller, like `bulk`: a value that holds a region. Only the input of a
+ * call can carry it, so a contract that has it elsewhere is refused when it is made. Returns the schema.
  */
 export function markCallerMemory<S extends object>(schema: S): S {
   marked.add(schema);
@@ -27,21 +27,21 @@ interface ZodPart {
   readonly _zod?: { readonly def?: { readonly checks?: readonly object[] } };
 }
 
-/** Notes the schemas that `fields` puts together. */
+/** Records the field schemas of `fields`. */
 export function noteFields(schema: object, schemas: Readonly<Record<string, Schema>>): void {
   fieldsOf.set(schema, schemas);
 }
 
 /**
- * Where a schema has memory of the caller: ".page", or "" for the schema itself; undefined where it has none. It
- * sees what `fields` and zod put together, except behind `z.lazy`.
+ * The path in a schema to memory of the caller: ".page", or "" for the schema itself; undefined where there is no such
+ * memory. The search covers schemas of `fields` and zod, except behind `z.lazy`.
  */
 export function callerMemoryIn(schema: Schema): string | undefined {
   if (!areThereAny) return undefined;
   try {
     return find(schema, "", new Set());
   } catch {
-    // A recursive schema that names one that is not there yet. A call would still be refused.
+    // A recursive schema refers to a schema that does not exist yet. Calls still refuse such memory.
     return undefined;
   }
 }

@@ -7,12 +7,12 @@ import {
 } from "../memory/region-kind.ts";
 import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "./byte-length.ts";
 
-/** What the schemas of regions, handles and bytes check, for schemas of any library. */
+/** The checks of the schemas of regions, handles and bytes, for schemas of any library. */
 
 /** The fault of a value as a sentence; `undefined` if it has none. */
 export type Check = (value: unknown) => string | undefined;
 
-/** What schemas of all libraries say alike of one kind of value. */
+/** The common properties of all libraries' schemas for one kind of value. */
 export interface Checked {
   readonly check: Check;
   /** Its JSON Schema. */

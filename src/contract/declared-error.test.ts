@@ -4,7 +4,7 @@ import { error } from "./declared-error.ts";
 import { validate, voidSchema } from "./schema.ts";
 import { unary } from "./unary.ts";
 
-/** Past the types, as a caller from JavaScript comes. */
+/** Without the types, as a caller from JavaScript. */
 const loose = error as (options: unknown) => unknown;
 
 describe("a declared error", () => {

@@ -13,10 +13,10 @@ import {
 /** Marks a declared error. The symbol is global, so that copies of the package recognise each other's. */
 export const errorBrand: unique symbol = Symbol.for("cinnabar.DeclaredError");
 
-/** The declared errors of a method: by reason, the schema of the error's data, or what `error` makes of it. */
+/** The declared errors of a method: by reason, the schema of the error's data, or a declaration made by `error`. */
 export type ErrorSchemas = { readonly [reason: string]: Schema };
 
-/** The errors of a method that declares none. */
+/** The errors of a method without declared errors. */
 export type NoErrors = Record<never, never>;
 
 /** A declared error of a method: frozen, made by `error` or from a schema alone. It is also the schema of its data. */
@@ -60,8 +60,8 @@ const errorFields = {
 } satisfies FieldsOf<DeclaredErrorOptions<Schema>>;
 
 /**
- * Declares an error of a method with its code and its text. Where neither matters, the schema of the data alone declares
- * the error.
+ * Declares an error of a method with its code and its text. Without a code and a text, the schema of the data alone
+ * declares the error.
  *
  * @throws TypeError for an unknown option, an unknown code, or `data` that is not a schema.
  *

@@ -13,7 +13,7 @@ function fault(schema: Schema, value: unknown): string | undefined {
   return result.issues && formatIssues("input", result.issues);
 }
 
-/** A schema of a library of its own, whose objects take only schemas of its own. */
+/** A schema of another library. The objects of that library take only its own schemas. */
 function foreign<T>(isValid: (value: unknown) => value is T): Schema<T> {
   return {
     "~standard": {

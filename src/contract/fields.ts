@@ -12,7 +12,7 @@ import {
 /** Schemas by the name of their field. */
 export type FieldSchemas = { readonly [name: string]: Schema };
 
-/** What `fields` accepts. A field whose schema accepts `undefined` may be missing. */
+/** The input of `fields`. A field with a schema that accepts `undefined` may be missing. */
 export type FieldsInput<F extends FieldSchemas> = {
   [K in keyof F as undefined extends InferInput<F[K]> ? never : K]: InferInput<F[K]>;
 } & {
@@ -21,7 +21,7 @@ export type FieldsInput<F extends FieldSchemas> = {
   ? { [K in keyof Both]: Both[K] }
   : never;
 
-/** What `fields` returns. */
+/** The output of `fields`. */
 export type FieldsOutput<F extends FieldSchemas> = {
   [K in keyof F as undefined extends InferOutput<F[K]> ? never : K]: InferOutput<F[K]>;
 } & {
@@ -31,10 +31,10 @@ export type FieldsOutput<F extends FieldSchemas> = {
   : never;
 
 /**
- * A schema for an object whose fields have schemas of any libraries. Libraries accept only their own schemas inside
- * their objects. `fields` puts `bulk`, `bytes` and `handle` beside the schemas of any of them.
+ * A schema for an object with field schemas of any libraries. Libraries accept only their own schemas inside their
+ * objects. `fields` combines `bulk`, `bytes` and `handle` with the schemas of any of them.
  *
- * Fields without a schema are removed. A field whose schema accepts `undefined` may be missing.
+ * Fields without a schema are removed. A field with a schema that accepts `undefined` may be missing.
  *
  * @throws TypeError when a field has no Standard Schema, or is named `__proto__`.
  *
@@ -107,7 +107,7 @@ function validateFields(
       );
     }
   } catch (error) {
-    // Nobody waits for those that have begun.
+    // The results of validations that have begun are not needed.
     for (const result of results) if (result instanceof Promise) result.catch(() => {});
     throw error;
   }

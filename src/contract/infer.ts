@@ -8,7 +8,7 @@ import type { AnyService } from "./service.ts";
 /** The input that a client passes. */
 export type InputOf<M extends { readonly input: Schema }> = InferInput<M["input"]>;
 
-/** The first argument of a call: the input, or none where the method declares none. */
+/** The first argument of a call: the input, or no argument where the method declares no input. */
 export type InputArgument<I extends Schema> = I extends VoidSchema ? [] : [input: InferInput<I>];
 
 /** The output that a client receives. */
@@ -37,17 +37,17 @@ export interface DeclaredRpcError<Reason extends string, Data> extends RpcError 
   readonly data: Data;
 }
 
-/** An error that the contract does not declare. It has no reason; `code` says what happened. */
+/** An error that the contract does not declare. It has no reason; `code` gives the kind of failure. */
 export interface UndeclaredRpcError extends RpcError {
   readonly reason: undefined;
 }
 
-/** The declared errors of a method as a union; `reason` tells them apart. */
+/** The declared errors of a method as a union; `reason` distinguishes them. */
 export type DeclaredError<M extends { readonly errors: ErrorSchemas }> = {
   readonly [R in keyof M["errors"] & string]: DeclaredRpcError<R, InferOutput<M["errors"][R]>>;
 }[keyof M["errors"] & string];
 
-/** The result of a call: a value, or an error. `error.reason` tells declared errors apart. */
+/** The result of a call: a value, or an error. `error.reason` distinguishes declared errors. */
 export type CallResult<M extends { readonly output: Schema; readonly errors: ErrorSchemas }> =
   | { readonly ok: true; readonly value: OutputOf<M> }
   | { readonly ok: false; readonly error: DeclaredError<M> | UndeclaredRpcError };
@@ -57,7 +57,7 @@ export type CallResult<M extends { readonly output: Schema; readonly errors: Err
  * options.
  */
 export interface UnaryClient<M extends AnyMethod, Options> {
-  // Without a comment of its own: editors show that of the method in the contract, where this has none.
+  // No comment here: without one, editors show that of the method in the contract.
   (...args: [...InputArgument<M["input"]>, options?: Options]): Promise<OutputOf<M>>;
   /** Calls the method. Resolves to the output or the error; never rejects with an `RpcError`. */
   result(...args: [...InputArgument<M["input"]>, options?: Options]): Promise<CallResult<M>>;
@@ -68,7 +68,7 @@ export interface UnaryClient<M extends AnyMethod, Options> {
  * `input` opens the stream.
  */
 export interface ClientStreamClient<M extends AnyMethod, Options> {
-  // Without a comment of its own, as that of `UnaryClient`.
+  // No comment here, as in `UnaryClient`.
   (
     ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
   ): Promise<OutputOf<M>>;
@@ -84,7 +84,7 @@ export interface ClientStreamClient<M extends AnyMethod, Options> {
 
 /** A duplex stream of a client. Calling it sends the items and receives those of the server. `input` opens the stream. */
 export interface DuplexStreamClient<M extends AnyMethod, Options> {
-  // Without a comment of its own, as that of `UnaryClient`.
+  // No comment here, as in `UnaryClient`.
   (
     ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
   ): ItemStream<OutputOf<M>>;
@@ -105,8 +105,7 @@ export interface OptionsByKind {
 export interface ClientShapes<M extends AnyMethod, Options extends OptionsByKind> {
   readonly unary: UnaryClient<M, Options["call"]>;
   /**
-   * Opens the stream. It may be iterated once; `break` cancels it. An error is thrown by the iteration, and never before
-   * it.
+   * Opens the stream. It may be iterated once; `break` cancels it. Only the iteration throws errors.
    */
   readonly serverStream: (
     ...args: [...InputArgument<M["input"]>, options?: Options["stream"]]
@@ -115,7 +114,7 @@ export interface ClientShapes<M extends AnyMethod, Options extends OptionsByKind
   readonly duplexStream: DuplexStreamClient<M, Options["stream"]>;
   /**
    * Sends the call. Resolves when the request has been handed over to be sent. Rejects with an `RpcError` when it could
-   * not be: then it was not executed.
+   * not be handed over: then it was not executed.
    */
   readonly oneWay: (...args: [...InputArgument<M["input"]>, options?: Options["oneWay"]]) => Promise<void>;
 }
@@ -125,11 +124,11 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
   readonly [K in keyof S["methods"]]: ClientShapes<S["methods"][K], Options>[S["methods"][K]["kind"]];
 };
 
-/** What `call.fail` takes beside the reason and the data. */
+/** The arguments of `call.fail` beside the reason and the data. */
 export interface FailOptions {
   /** One sentence for people. It travels to the caller. Default: that of the contract. */
   readonly message?: string | undefined;
-  /** How long the caller should wait before it tries again, in milliseconds. Default: nothing is said. */
+  /** How long the caller should wait before it tries again, in milliseconds. Default: no time is sent. */
   readonly retryAfterMs?: number | undefined;
 }
 
@@ -141,7 +140,7 @@ export type FailData<Data> = undefined extends Data
 /** The typed `fail` of a handler's call. */
 export interface Failing<M extends { readonly errors: ErrorSchemas }> {
   /**
-   * Fails the call with a declared error. It throws, so nothing after it runs. Only declared reasons compile, each with
+   * Fails the call with a declared error. It throws, so no code after it runs. Only declared reasons compile, each with
    * its own data. Write `return call.fail(…)` so that TypeScript knows that the function ends.
    */
   fail<R extends keyof M["errors"] & string>(reason: R, ...data: FailData<InferInput<M["errors"][R]>>): never;
@@ -162,7 +161,7 @@ export interface HandlerShapes<M extends AnyMethod, Context> {
     input: HandlerInputOf<M>,
     call: CallContextFor<M, Context>,
   ) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
-  /** An async generator, or a function that returns what can be iterated. */
+  /** An async generator, or a function that returns an iterable. */
   readonly serverStream: (
     input: HandlerInputOf<M>,
     call: CallContextFor<M, Context>,
@@ -172,12 +171,12 @@ export interface HandlerShapes<M extends AnyMethod, Context> {
     items: AsyncIterableIterator<HandlerItemOf<M>>,
     call: StreamContextFor<M, Context>,
   ) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
-  /** The stream ends when the iteration of what it returns ends. */
+  /** The stream ends when the iteration of the returned value ends. */
   readonly duplexStream: (
     items: AsyncIterableIterator<HandlerItemOf<M>>,
     call: StreamContextFor<M, Context>,
   ) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
-  /** What it returns is ignored. */
+  /** The returned value is ignored. */
   readonly oneWay: (input: HandlerInputOf<M>, call: CallContextFor<M, Context>) => unknown;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Where the items of a stream come from: an async generator, an array, a web or Node `Readable`, or anything else that
- * can be iterated.
+ * The source of a stream's items: an async generator, an array, a web or Node `Readable`, or any other iterable.
  */
 export type ItemSource<T> = AsyncIterable<T> | Iterable<T>;
 
@@ -14,13 +13,13 @@ export interface ItemStream<T> extends AsyncIterableIterator<T> {
   /** As `cancel`. */
   return(): Promise<IteratorResult<T, undefined>>;
   /**
-   * Ends the stream now. Items that have not been read are dropped, and reading further ends as if the stream had. At
-   * the server `call.signal` fires. Safe to call at any time.
+   * Ends the stream now. Unread items are dropped, and later reads end as at the end of the stream. At the server
+   * `call.signal` fires. Safe to call at any time.
    */
   cancel(reason?: unknown): void;
   /**
-   * Reads the stream to its end. Resolves to its items, or to those that have not been read yet. All of them are held at
-   * once, so iterate where their number has no bound. Rejects with the stream's error, and the items before it are lost.
+   * Reads the stream to its end. Resolves to its items, or to those that are unread. All of them are held at once, so
+   * iterate where their number has no limit. Rejects with the stream's error, and the items before it are lost.
    */
   toArray(): Promise<T[]>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -41,14 +40,14 @@ export interface ItemWriter<T> {
   cancel(reason?: unknown): void;
 }
 
-/** A client stream whose items are sent one by one. */
+/** A client stream that sends its items one by one. */
 export interface ClientStreamWriter<T, Answer> extends ItemWriter<T> {
-  /** Says that no more items come. Resolves to the answer of the server. Call it also to learn an early answer. */
+  /** Ends the items. Resolves to the answer of the server. Call it also to receive an early answer. */
   end(): Promise<Answer>;
 }
 
-/** A duplex stream whose items are sent one by one. */
+/** A duplex stream that sends its items one by one. */
 export interface DuplexStreamWriter<T, Out> extends ItemStream<Out>, ItemWriter<T> {
-  /** Says that no more items come from this side. The server's items go on. Resolves when that has been handed over. */
+  /** Ends the items of this side. The server's items continue. Resolves when the end has been handed over. */
   end(): Promise<void>;
 }

@@ -3,19 +3,19 @@ import type { Schema } from "./schema.ts";
 /** A JSON Schema of the draft 2020-12, as plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** What a library gives that implements Standard JSON Schema. */
+/** The object of a library that implements Standard JSON Schema. */
 interface Converter {
   readonly input: (options: object) => Record<string, unknown>;
   readonly output: (options: object) => Record<string, unknown>;
 }
 
-/** What zod tells of each part of a schema, before it goes into the JSON Schema. */
+/** zod's data about each part of a schema, before it goes into the JSON Schema. */
 interface ZodPart {
   readonly zodSchema: { readonly _zod: { readonly def: { readonly type: string } } };
   readonly jsonSchema: Record<string, unknown>;
 }
 
-/** How values that JSON does not have are written as JSON. */
+/** The JSON form of values that JSON does not have. */
 const valuesBeyondJson: Readonly<Record<string, JsonSchema>> = {
   bigint: { type: "string", "x-cinnabar-type": "bigint" },
   date: { type: "string", format: "date-time", "x-cinnabar-type": "date" },
@@ -36,8 +36,8 @@ const zodOptions = {
 };
 
 /**
- * The JSON Schema of what a schema accepts (`input`) or gives (`output`), where its library implements Standard JSON
- * Schema. Otherwise a schema of any value whose description says so.
+ * The JSON Schema of a schema's accepted values (`input`) or returned values (`output`), where its library implements
+ * Standard JSON Schema. Otherwise a schema of any value, with a description that says so.
  */
 export function jsonSchemaOf(schema: Schema, side: "input" | "output"): JsonSchema {
   const standard = schema["~standard"] as Schema["~standard"] & { readonly jsonSchema?: Converter };

@@ -3,8 +3,8 @@ import { entryFault, type MetadataKey } from "../wire/metadata/entry.ts";
 import { formatIssues, type InferOutput, type Schema, validate } from "./schema.ts";
 
 /**
- * Makes a typed key of metadata: `metadata.get(key)` gives the value as the schema parses it. The schema gets the
- * string or the bytes that the call carries, and must not be asynchronous.
+ * Makes a typed key of metadata: `metadata.get(key)` returns the value as the schema parses it. The schema gets the
+ * string or the bytes of the call, and must not be asynchronous.
  *
  * @throws TypeError for a malformed name.
  *

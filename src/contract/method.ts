@@ -22,10 +22,10 @@ export const methodBrand: unique symbol = Symbol.for("cinnabar.Method");
 export type MethodKind = "unary" | "serverStream" | "clientStream" | "duplexStream" | "oneWay";
 
 /**
- * What every kind of method has.
+ * The common part of all kinds of methods.
  *
- * It leaves out the schemas on purpose: `service` asks for a record of these, and a schema in that type would flow back
- * into `unary`'s own inference and widen whatever its options leave out.
+ * It has no schemas: `service` takes a record of these. A schema in that type would flow back into `unary`'s own
+ * inference, and widen the types of options that are left out.
  */
 export interface MethodBase {
   readonly [methodBrand]: true;
@@ -38,7 +38,9 @@ export interface MethodBase {
   readonly timeoutMs: number | undefined;
   /** Priority of a call, unless the caller sets one. */
   readonly priority: Priority;
-  /** Streams: how long a side waits for the other, in milliseconds; `Infinity`: for ever. Otherwise `Infinity`. */
+  /**
+   * Streams: how long a side waits for the other, in milliseconds; `Infinity`: without a limit. Otherwise `Infinity`.
+   */
   readonly idleTimeoutMs: number;
   /** Streams: the items and bytes that may be on their way or wait for the consumer. */
   readonly window: StreamWindow;
@@ -55,7 +57,7 @@ export interface StreamWindow {
   readonly bytes: number;
 }
 
-/** A method of one kind with its schemas: a frozen value, made by the function that is called as the kind is. */
+/** A method of one kind with its schemas: a frozen value, made by the function with the name of the kind. */
 export interface Method<
   K extends MethodKind = MethodKind,
   I extends Schema = Schema,
@@ -66,7 +68,7 @@ export interface Method<
   readonly kind: K;
   /** The schema of the request. */
   readonly input: I;
-  /** The schema of each item that the client sends; the schema of no value where the kind has none. */
+  /** The schema of each item that the client sends; the schema of no value where the kind has no such items. */
   readonly items: T;
   /** The schema of the answer, or of each item that the server sends. */
   readonly output: O;
@@ -80,7 +82,7 @@ export type AnyMethod = Method<MethodKind, Schema, Schema, ErrorSchemas, Schema>
 const defaultWindow: StreamWindow = Object.freeze({ items: 1024, bytes: 256 * 1024 });
 const defaultIdleTimeoutMs = 60_000;
 
-/** The parts of a method that its options say, whatever the kind. */
+/** The parts of a method that its options give, for any kind. */
 export interface MethodParts {
   readonly input?: Schema | undefined;
   readonly items?: Schema | undefined;
@@ -100,7 +102,7 @@ export const idleTimeoutField = completed(
   (idleTimeoutMs) => (idleTimeoutMs === false ? Number.POSITIVE_INFINITY : idleTimeoutMs),
 );
 
-/** The window of a stream; what is left out is undefined. */
+/** The window of a stream; options that are left out are undefined. */
 export const windowField = group({
   items: integer(1, 65_535),
   bytes: integer(4096, 2 ** 30),
@@ -111,7 +113,7 @@ interface PartialWindow {
   readonly bytes?: number | undefined;
 }
 
-/** The window with what is left out taken from `base`. */
+/** The window; options that are left out come from `base`. */
 export function completeWindow({ items, bytes }: PartialWindow, base: StreamWindow): StreamWindow {
   return Object.freeze({ items: items ?? base.items, bytes: bytes ?? base.bytes });
 }
@@ -134,7 +136,7 @@ const partFields = {
   window: windowField,
 } satisfies FieldsOf<MethodParts>;
 
-/** Which parts each kind of method has. */
+/** The parts of each kind of method. */
 const partsOf = {
   unary: ["input", "output", "errors", "idempotent", "replay", "timeoutMs", "priority"],
   oneWay: ["input", "timeoutMs", "priority"],
@@ -207,7 +209,7 @@ export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
   });
 }
 
-/** Regions and byte streams belong to a call that is open: an answer, an item or a one-way call would outlive them. */
+/** Regions and byte streams belong to an open call: an answer, an item or a one-way call would outlive it. */
 function refuseCallerMemory(kind: MethodKind, name: string, schema: Schema | undefined): void {
   const path = schema === undefined ? undefined : callerMemoryIn(schema);
   if (path === undefined) return;
@@ -216,7 +218,7 @@ function refuseCallerMemory(kind: MethodKind, name: string, schema: Schema | und
   );
 }
 
-/** Whether a value was made by `unary` or one of its like. */
+/** Whether a value was made by `unary` or a similar function. */
 export function isMethod(value: unknown): value is AnyMethod {
   return (
     typeof value === "object" &&

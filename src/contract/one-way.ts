@@ -5,10 +5,10 @@ import type { Schema, VoidSchema } from "./schema.ts";
 
 /** Options of `oneWay`. */
 export interface OneWayOptions<I extends Schema> {
-  /** Schema of the input. It carries no regions and byte streams. Default: no input. */
+  /** Schema of the input. It carries no regions and no byte streams. Default: no input. */
   readonly input?: I | undefined;
   /**
-   * Time limit in milliseconds, to be sent and for the handler, unless the caller sets one. Default: the client's.
+   * Time limit in milliseconds, for sending and for the handler, unless the caller sets one. Default: the client's.
    */
   readonly timeoutMs?: number | undefined;
   /** Priority of a call that waits, at the caller or at the server, unless the caller sets one. Default: "normal". */
@@ -17,8 +17,8 @@ export interface OneWayOptions<I extends Schema> {
 
 /**
  * Describes a method without a response. A call is executed at most once. The client's promise resolves when the
- * request has been handed over to be sent; it does not tell whether the server executed it. What fails at the server is
- * told to `onHandlerError` there, and to nobody else.
+ * request has been handed over to be sent. It does not confirm that the server executed the call. Failures at the
+ * server are only reported to `onHandlerError` there.
  *
  * @throws TypeError for an unknown option, or a value that is not a schema.
  *

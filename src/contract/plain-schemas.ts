@@ -5,7 +5,7 @@ import { markCallerMemory } from "./caller-memory.ts";
 import { bulkCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import type { Schema } from "./schema.ts";
 
-/** The schemas of `cinnabar/standard`: the same as zod's beside them, and of no library. */
+/** The schemas of `cinnabar/standard`: the same as zod's, without a library. */
 
 /**
  * A schema for memory of the caller that the handler reads or writes in place. Like `bulk` of `cinnabar`, for contracts
@@ -49,7 +49,7 @@ function schemaOf<Input, Output>({ check, json, isCallerMemory }: Checked): Sche
       vendor: "cinnabar",
       validate: (value: unknown) => {
         const message = check(value);
-        // The check has made sure of the type.
+        // The check has verified the type.
         return message === undefined ? { value: value as Output } : { issues: [{ message }] };
       },
       jsonSchema: { input: jsonSchema, output: jsonSchema },

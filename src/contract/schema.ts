@@ -15,7 +15,7 @@ export type InferOutput<S extends Schema> = StandardSchemaV1.InferOutput<S>;
 /** One problem that a schema found. */
 export type Issue = StandardSchemaV1.Issue;
 
-/** The result of a validation: the parsed value, or the issues. `issues === undefined` tells them apart. */
+/** The result of a validation: the parsed value, or the issues. `issues === undefined` distinguishes them. */
 export type Validation<T> =
   | { readonly value: T; readonly issues?: undefined }
   | { readonly issues: readonly Issue[] };
@@ -37,12 +37,12 @@ export function validate<S extends Schema>(
     | Promise<Validation<InferOutput<S>>>;
 }
 
-/** What validates by a schema: `validate(value)`. */
+/** The validating part of a schema: `validate(value)`. */
 export type Validator = Schema["~standard"];
 
 /**
- * The validator of a schema. What validates for each call keeps it: to find it costs more than to ask it, in schemas
- * that have many properties or make it anew each time.
+ * The validator of a schema. Code that validates for each call keeps it. Finding it can cost more than calling it, in
+ * schemas that have many properties or make it anew each time.
  */
 export function validatorOf(schema: Schema): Validator {
   const standard = schema["~standard"];
@@ -111,7 +111,7 @@ export interface VoidSchema extends Schema<void, void> {
   readonly [voidBrand]: true;
 }
 
-/** Whether a method declares no value here: its callers then pass none. */
+/** Whether a method declares no value here: its callers then pass no value. */
 export function isVoidSchema(schema: Schema): schema is VoidSchema {
   return (schema as Partial<VoidSchema>)[voidBrand] === true;
 }

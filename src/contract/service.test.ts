@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { isService, methodPath, service } from "./service.ts";
 import { unary } from "./unary.ts";
 
-/** Past the types, as a caller from JavaScript comes. */
+/** Without the types, as a caller from JavaScript. */
 const loose = service as (name: unknown, methods: unknown) => unknown;
 
 function methodsOf(count: number) {

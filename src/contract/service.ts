@@ -2,7 +2,7 @@ import { assertIdentifier } from "../base/options/identifier.ts";
 import { checkedBy, fail } from "../base/options/options.ts";
 import { type AnyMethod, isMethod, type MethodBase } from "./method.ts";
 
-/** Marks a service; global, so that duplicate copies of the package know each other's. */
+/** Marks a service; global, so that copies of the package recognise each other's. */
 export const serviceBrand: unique symbol = Symbol.for("cinnabar.Service");
 
 /** Methods by name, each made by `unary`. */
@@ -26,8 +26,8 @@ const maxMethods = 1000;
 /**
  * Describes a service: a name, and its methods. Server and client import the same value.
  *
- * @param name Name on the wire: 1 to 128 letters, digits, `.`, `_`, `-` and `/`, not digits alone. Put the major version into it:
- * "frames.v1".
+ * @param name Name on the wire: 1 to 128 letters, digits, `.`, `_`, `-` and `/`, not digits alone. Put the major
+ * version into it: "frames.v1".
  * @param methods 1 to 1000 methods by name. A name is an identifier of at most 128 characters. Names that every object
  * has (`then`, `constructor`, `toString`, …) are reserved, because a client is an object of functions.
  * @throws TypeError that names the field and the limit.

@@ -1,7 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-// The entry `cinnabar/contract/standard`: all of `cinnabar/contract`, without zod. Nothing here may need Node, at run time
-// or in the declarations. They name `Symbol.asyncDispose`, which not every `lib` of a user's tsconfig.json has.
+// The entry `cinnabar/contract/standard`: all of `cinnabar/contract`, without zod. Neither the code nor the
+// declarations may need Node. The declarations name `Symbol.asyncDispose`, which some `lib` settings in a tsconfig.json
+// lack.
 
 export type { RpcCode } from "../base/errors/code.ts";
 export {

@@ -3,7 +3,7 @@ import type { ErrorSchemas, NoErrors } from "./declared-error.ts";
 import { type Method, makeMethod, type StreamWindow } from "./method.ts";
 import { isSchema, type Schema, type VoidSchema } from "./schema.ts";
 
-/** Options of a method with streams. Each kind of stream also says which of its schemas must be there. */
+/** Options of a method with streams. Each kind of stream requires some of its schemas. */
 export interface StreamOptions<I extends Schema, O extends Schema, E extends ErrorSchemas> {
   /** Schema of the input that opens the stream. Default: no input. */
   readonly input?: I | undefined;
@@ -24,12 +24,12 @@ export interface StreamOptions<I extends Schema, O extends Schema, E extends Err
   /**
    * How long a side waits for the other, in milliseconds, before the stream fails with `deadline_exceeded`. Time in
    * which the waiting side itself takes no items does not count. A stream ends at most a quarter later than that.
-   * `false`: no bound; a dead peer is noticed by the heartbeat all the same. Default 60,000.
+   * `false`: no limit; the heartbeat still detects a dead peer. Default 60,000.
    */
   readonly idleTimeoutMs?: number | false | undefined;
   /**
    * Items and bytes that may be on their way or wait for their consumer, in each direction. It bounds the memory of a
-   * stream whose consumer is slow. Default: 1024 items and 256 KiB.
+   * stream with a slow consumer. Default: 1024 items and 256 KiB.
    */
   readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
   /** Priority of the request that opens the stream, unless the caller sets one. Default: "normal". */
@@ -38,7 +38,7 @@ export interface StreamOptions<I extends Schema, O extends Schema, E extends Err
 
 /**
  * Describes a method with one request and a stream of items from the server. Its handler is an async generator, or
- * returns anything that can be iterated. Its client gets an `AsyncIterable`.
+ * returns any iterable. Its client gets an `AsyncIterable`.
  *
  * Both sides validate each item, as they validate the output of a unary method.
  *
@@ -84,8 +84,8 @@ export function clientStream<
 }
 
 /**
- * Describes a method with a stream of items in each direction. Both directions are independent: either side may send
- * when it likes, and the client may end its items before the server does.
+ * Describes a method with a stream of items in each direction. Both directions are independent: either side may send at
+ * any time, and the client may end its items before the server does.
  *
  * @throws TypeError for an unknown option, or a value that is not a schema.
  *

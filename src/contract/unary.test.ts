@@ -4,7 +4,7 @@ import { isMethod } from "./method.ts";
 import { validate, voidSchema } from "./schema.ts";
 import { unary } from "./unary.ts";
 
-/** Past the types, as a caller from JavaScript comes. */
+/** Without the types, as a caller from JavaScript. */
 const loose = unary as (options: unknown) => unknown;
 
 describe("unary", () => {

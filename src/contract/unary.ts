@@ -18,8 +18,8 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
   readonly idempotent?: boolean | undefined;
   /**
    * Set to true for a method that is not idempotent, but should survive a lost response. The server keeps responses for
-   * a while and deduplicates retries, so that a call is executed at most once. Calls that carry regions are not
-   * covered. Default: false.
+   * a while and deduplicates retries, so that a call is executed at most once. This does not cover calls with regions.
+   * Default: false.
    */
   readonly replay?: boolean | undefined;
   /** Time limit of a call in milliseconds, at most 2^31 - 1, unless the caller sets one. Default: the client's. */
@@ -33,12 +33,12 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
  *
  * The schemas of `input`, `output` and `errors` may come from any Standard Schema library. Both sides validate:
  *
- * - The client validates its input and sends the value as it was. The server parses it. So defaults and transforms run
- *   once, at the server, and the handler receives their result.
+ * - The client validates its input and sends the value unchanged. The server parses it. Defaults and transforms
+ *   therefore run once, at the server, and the handler receives their result.
  * - The server parses the handler's output and sends the result, without fields that the contract does not name. The
- *   client validates what arrives and returns it as it came. So transforms run once, at the server, and an output schema
- *   must accept its own output: `z.string().transform(Number)` does not work, `z.coerce.number()` does. The same holds
- *   for the data of a declared error.
+ *   client validates the received value and returns it unchanged. Transforms therefore run once, at the server, and an
+ *   output schema must accept its own output: `z.string().transform(Number)` does not work, `z.coerce.number()` does.
+ *   The same holds for the data of a declared error.
  *
  * @throws TypeError for an unknown option, a value that is not a schema, `idempotent` together with `replay`, a
  * `timeoutMs` that is not a positive number, or an unknown `priority`.
@@ -59,6 +59,6 @@ export function unary<
   O extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: UnaryOptions<I, O, E> = {}): Method<"unary", I, O, E> {
-  // What is left out is what the type parameters' defaults say, which TypeScript cannot see through.
+  // The defaults of the type parameters describe options that are left out. TypeScript cannot see that.
   return makeMethod("unary", options) as Method<"unary", I, O, E>;
 }

@@ -6,16 +6,16 @@ import { markCallerMemory } from "./caller-memory.ts";
 import { bulkCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import { markSynchronous } from "./zod-validator.ts";
 
-/** The schemas of memory and bytes, made by zod. `plain-schemas.ts` has the same without a library. */
+/** The schemas of memory and bytes, made by zod. `plain-schemas.ts` has the same schemas without a library. */
 
 /** The schema that `bytes` makes: a zod schema, which combines with others. */
 export type BytesSchema = z.ZodType<Uint8Array, Uint8Array>;
 
 /**
- * A schema for bytes inside the message: a `Uint8Array`, or a `Buffer`. The receiver gets a copy of its own. Use it for
+ * A schema for bytes inside the message: a `Uint8Array`, or a `Buffer`. The receiver gets its own copy. Use it for
  * small data, and `bulk` for memory that the peer should read or write in place.
  *
- * `minBytes` and `maxBytes` limit the length; default: no limit but that of a message (`limits.maxBodyBytes`). Unlike
+ * `minBytes` and `maxBytes` limit the length; default: only the limit of a message (`limits.maxBodyBytes`). Unlike
  * `z.instanceof(Uint8Array)` this schema has a JSON Schema (a base64 string), so that contracts can be printed.
  *
  * @throws TypeError for an unknown option, or a limit that is not an integer of at least 0.
@@ -36,9 +36,9 @@ export type BulkSchema<A extends Access> = z.ZodType<RemoteRegionLike<A>, Region
  * A schema for memory of the caller that the handler reads or writes in place. The bytes move by one-sided transfers;
  * the message carries only a descriptor.
  *
- * `access` is what the handler may do: "read" allows `call.get`, "write" allows `call.put`, "read_write" allows both. A
- * region that was exposed as "read_write" fits every method. `minBytes` and `maxBytes` limit the length of the region;
- * default: no limit. Use `bytes` for small data inside the message.
+ * `access` gives the rights of the handler: "read" allows `call.get`, "write" allows `call.put`, "read_write" allows
+ * both. A region that was exposed as "read_write" fits every method. `minBytes` and `maxBytes` limit the length of the
+ * region; default: no limit. Use `bytes` for small data inside the message.
  *
  * @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0.
  *
@@ -81,9 +81,9 @@ export function handle<A extends Access>(access: A, options: ByteLengthOptions =
   return zodOf(handleCheck(access, options));
 }
 
-/** A zod schema that makes a check, with its JSON Schema. */
+/** A zod schema that performs a check, with its JSON Schema. */
 function zodOf<S extends z.ZodType>({ check, json, isCallerMemory }: Checked): S {
-  // On z.unknown() and not z.custom(), which has no JSON Schema.
+  // Based on z.unknown(), because z.custom() has no JSON Schema.
   const schema = z
     .unknown()
     .superRefine((value, context) => {
@@ -93,7 +93,7 @@ function zodOf<S extends z.ZodType>({ check, json, isCallerMemory }: Checked): S
     .meta({ ...json });
   markSynchronous(schema);
   if (isCallerMemory) markCallerMemory(schema);
-  // A check cannot tell TypeScript the type that it makes sure of. Regions also change their type on the
-  // wire, between the two validations, which no schema does.
+  // A check cannot give TypeScript the type that it verifies. Regions also change their type on the wire, between the
+  // two validations; a schema never does that.
   return schema as z.ZodType<unknown, unknown> as S;
 }

@@ -1,17 +1,17 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 
 /*
- * zod's `~standard.validate` first runs a schema synchronously. Where one of its functions gives a promise, zod leaves that
- * promise behind and runs all of them again: a refinement runs twice, and one that rejects ends the process
- * (colinhacks/zod#6610). Schemas that run functions of a user are therefore run asynchronously from the start, which gives
- * a value without a promise where all functions do. It costs some 0.6 us, so others stay as they are.
+ * zod's `~standard.validate` first runs a schema synchronously. Where one of its functions returns a promise, zod drops
+ * that promise and runs all functions again. A refinement then runs twice, and one that rejects ends the process
+ * (colinhacks/zod#6610). Schemas with functions of a user therefore run asynchronously from the start. If no function
+ * returns a promise, the result is a value without a promise. This costs some 0.6 us, so other schemas run as they are.
  *
- * This file knows zod by the form of its schemas alone, so that the entries without zod take such schemas, too.
+ * This file knows zod only by the form of its schemas, so that the entries without zod accept such schemas, too.
  */
 
 type Validator = StandardSchemaV1["~standard"];
 
-/** What all schemas and checks of zod 4 have. */
+/** The common part of all schemas and checks of zod 4. */
 interface ZodNode {
   readonly _zod: {
     readonly def: Readonly<Record<string, unknown>> & { readonly type?: string; readonly check?: string };
@@ -21,10 +21,10 @@ interface ZodNode {
 
 type ZodSchema = ZodNode & Partial<StandardSchemaV1> & { clone?(): ZodSchema };
 
-/** Checks of ours: they are synchronous. */
+/** The checks of this package: they are synchronous. */
 const synchronous = new WeakSet<object>();
 
-/** The checks of this zod schema give no promises. */
+/** Records that the checks of this zod schema return no promises. */
 export function markSynchronous(schema: object): void {
   for (const check of ((schema as ZodNode)._zod.def.checks ?? []) as object[]) synchronous.add(check);
 }
@@ -44,12 +44,12 @@ export function zodValidatorOf(schema: StandardSchemaV1): Validator {
 function makeValidator(schema: ZodSchema & StandardSchemaV1): Validator {
   const standard = schema["~standard"];
   if (schema._zod?.run === undefined || !runsUsersCode(schema)) return standard;
-  // The copy is ours to change. zod makes the result, and the messages of issues, from what its `run` gives.
+  // The copy may be changed. zod makes the result, and the messages of issues, from the result of its `run`.
   const copy = schema.clone?.();
   const run = copy?._zod.run;
   if (copy === undefined || run === undefined || copy["~standard"] === undefined) return standard;
   const asynchronously = { async: true };
-  /** What the run has given that zod is about to ask for again, because it was a promise or threw. */
+  /** The result of a run that zod is about to request again, because it was a promise or threw. */
   let begun: Promise<unknown> | undefined;
   copy._zod.run = (payload) => {
     const first = begun;
@@ -67,12 +67,12 @@ function makeValidator(schema: ZodSchema & StandardSchemaV1): Validator {
   return copy["~standard"];
 }
 
-/** Parts of a definition that are functions and give no promise that a validation waits for. */
+/** Functions in a definition that return no promise for which a validation waits. */
 const harmless = new Set(["error", "when", "tx", "getter", "defaultValue", "catchValue"]);
-/** Schemas that are made of a function, or of a promise. */
+/** Schemas that consist of a function, or of a promise. */
 const madeOfFunctions = new Set(["custom", "transform", "promise", "function"]);
 
-/** Whether a schema, or a part of it, runs functions that may give promises. */
+/** Whether a schema, or a part of it, runs functions that may return promises. */
 function runsUsersCode(schema: object): boolean {
   const seen = new Set<unknown>();
   const looks = (node: unknown): boolean => {
