@@ -17,9 +17,9 @@ for (let at = 256; at < tables.length; at++) {
 }
 
 /**
- * CRC-32C (Castagnoli) of `bytes`, an unsigned 32-bit number. `seed` is the checksum of the bytes before, so that
- * parts add up to the checksum of the whole; default 0. The addon uses the processor's instruction; without the addon
- * it takes some fifty times as long.
+ * CRC-32C (Castagnoli) of `bytes`, an unsigned 32-bit number. `seed` is the checksum of the preceding bytes, so that
+ * parts add up to the checksum of the whole; default 0. The addon uses the processor's instruction. Without the addon
+ * the checksum takes some fifty times as long.
  *
  * It detects accidents, not forgeries.
  *

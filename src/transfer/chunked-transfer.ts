@@ -1,5 +1,5 @@
 /**
- * One transfer, cut into chunks that are moved a few at a time. How a chunk is cut and moved differs: one-sided
+ * One transfer, cut into chunks. A few chunks move at a time. Subclasses cut and move the chunks: one-sided
  * (`scheduler.ts`), or sealed (`sealed/mover.ts`).
  */
 export abstract class ChunkedTransfer {
@@ -20,15 +20,15 @@ export abstract class ChunkedTransfer {
 
   /** Bytes that are not posted yet. */
   abstract get remaining(): number;
-  /** True when no further chunk may be posted: a chunk failed, or nobody wants the rest. */
+  /** True when no further chunk may be posted: a chunk failed, or the rest is not wanted. */
   protected abstract get isStopped(): boolean;
   /** Chunks of this transfer that may be in flight at once. */
   abstract get maxInFlight(): number;
   /** The most bytes of the next chunk; 0 while there is no room for one. */
   abstract get room(): number;
-  /** Moves the next chunk of at most `maxBytes` bytes. `onChunkEnded` tells when it has ended, perhaps at once. */
+  /** Moves the next chunk of at most `maxBytes` bytes. Calls `onChunkEnded` when it has ended, perhaps at once. */
   protected abstract move(maxBytes: number): void;
-  /** No chunk is in flight, and none will be. */
+  /** No chunk is in flight, and no chunk follows. */
   protected abstract onEnded(): void;
 
   /** Whether it would post a chunk now. */
@@ -42,7 +42,7 @@ export abstract class ChunkedTransfer {
     this.#turns.add(this);
   }
 
-  /** Nobody wants the rest: it ends now if no chunk is in flight, else with the last of them. */
+  /** Stops the transfer. It ends now if no chunk is in flight, else with the last of them. */
   stop(): void {
     if (this.#inFlight === 0 && !this.wants) this.#end();
   }
@@ -53,7 +53,7 @@ export abstract class ChunkedTransfer {
     this.move(maxBytes);
   }
 
-  /** Left the turns, since it does not want to post. A chunk that ends may bring it back. */
+  /** The transfer leaves the turns, because it has no chunk to post. A chunk that ends may bring it back. */
   rest(): void {
     this.#waits = false;
     if (this.#inFlight === 0) this.#end();
@@ -64,7 +64,7 @@ export abstract class ChunkedTransfer {
     if (!this.wants) {
       if (this.#inFlight === 0) this.#end();
     } else if (!this.#waits) return this.start();
-    // The room of its chunk is free for the others.
+    // The room of its chunk is free for other transfers.
     this.#turns.go();
   }
 
@@ -75,7 +75,7 @@ export abstract class ChunkedTransfer {
   }
 }
 
-/** Transfers that share room for chunks take turns: each posts one chunk, and then waits behind the others. */
+/** Transfers that share room for chunks take turns: each posts one chunk, and then waits after the others. */
 export class Turns {
   /** Transfers that have chunks to post, the next one first. */
   readonly #waiting: ChunkedTransfer[] = [];
@@ -92,7 +92,10 @@ export class Turns {
     this.go();
   }
 
-  /** Posts chunks while there is room. A chunk that ends while it is posted re-enters; the outer loop then goes on. */
+  /**
+   * Posts chunks while there is room. A chunk that ends while it is posted calls this again; then the outer loop goes
+   * on.
+   */
   go(): void {
     if (this.#posting) return;
     this.#posting = true;

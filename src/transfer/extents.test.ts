@@ -13,7 +13,7 @@ const remote = (address: number, bytes: number, key = 1n): RegionSegment => ({
   bytes,
 });
 
-/** Each byte of a list of segments as text that says where it lies. */
+/** Each byte of a list of segments as text that gives its position. */
 const localBytes = (runs: readonly LocalSegment[]): string[] =>
   runs.flatMap(({ memory: { index }, offset, bytes }) =>
     Array.from({ length: bytes }, (_, i) => `${index}:${offset + i}`),
@@ -23,7 +23,7 @@ const remoteBytes = (segments: readonly RegionSegment[]): string[] =>
     Array.from({ length: bytes }, (_, i) => `${key}:${address + BigInt(i)}`),
   );
 
-/** What the parts ask for, a byte at a time. */
+/** The requested bytes of the parts, one at a time. */
 const asked = (parts: readonly RegisteredPart[]): string[] =>
   parts.flatMap((part) => {
     const here = localBytes(part.local);
@@ -34,7 +34,7 @@ const asked = (parts: readonly RegisteredPart[]): string[] =>
     );
   });
 
-/** What the extents do, a byte at a time. */
+/** The moved bytes of the extents, one at a time. */
 const done = (extents: readonly Extent[]): string[] =>
   extents.flatMap((extent) =>
     Array.from(

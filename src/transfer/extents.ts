@@ -40,7 +40,7 @@ function planPart(
     const there = remote[r] as RegionSegment;
     const here = local[l] as LocalSegment;
     const step = Math.min(left, there.bytes - inRemote, here.bytes - inLocal);
-    // Most extents begin where a segment begins: then no bigint is made.
+    // Most extents begin at the start of a segment: then no bigint is made.
     const address = inRemote === 0 ? there.address : there.address + BigInt(inRemote);
     push(extents, here.memory, here.offset + inLocal, step, there.key, address);
     left -= step;

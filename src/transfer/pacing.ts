@@ -11,7 +11,10 @@ import type { Port } from "../fabric/port.ts";
 export interface Pacing {
   /** The most bytes of a chunk: one native call, one completion. */
   readonly chunkBytes: number;
-  /** The most bytes of a chunk while messages share the port (`Contention`), at most `chunkBytes`. Default: as many. */
+  /**
+   * The most bytes of a chunk while messages share the port (`Contention`), at most `chunkBytes`. Default:
+   * `chunkBytes`.
+   */
   readonly sharedChunkBytes?: number;
   /** Chunks of one transfer in flight. */
   readonly inFlight: number;
@@ -20,7 +23,7 @@ export interface Pacing {
 /** The most bytes in flight to one peer, over all transfers. A message on the same connection waits for them. */
 export interface Window {
   readonly bytes: number;
-  /** The same while others wait behind them. */
+  /** The same while other work waits. */
   readonly sharedBytes: number;
 }
 
@@ -39,8 +42,8 @@ const always = (chunkBytes: number, inFlight: number, bytes: number): Defaults =
 
 /**
  * Chunks are long enough to hide their fixed cost, and short enough that others get their turn soon. On tcp a message
- * waits behind what is in the socket, and a chunk costs both sides a wake-up: chunks are long while nobody waits. On
- * shm and mem a chunk is copied while it is posted.
+ * waits after the bytes in the socket, and a chunk costs both sides a wake-up: chunks are long while no message waits.
+ * On shm and mem a chunk is copied while it is posted.
  */
 const defaults: Readonly<Record<Exclude<Scheme, NodeScheme | SocketScheme>, Defaults>> = {
   mem: always(mebi, 4, 8 * mebi),
@@ -88,8 +91,8 @@ const maxOwnMessages = 2;
 const shortBytes = 64 * 1024;
 
 /**
- * Tells whether messages or short transfers share a port with long transfers. They are counted over bytes moved, not
- * over time, so that fast and slow fabrics are judged alike.
+ * Detects whether messages or short transfers share a port with long transfers. They are counted over bytes moved, not
+ * over time, so that fast and slow fabrics are treated alike.
  */
 export class Contention {
   readonly #port: Port;

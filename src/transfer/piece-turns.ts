@@ -1,9 +1,10 @@
 import { realTimers } from "../base/time/real-timers.ts";
 
 /**
- * The turns of this thread in which pieces are sealed, opened and copied: one piece a turn, over all sessions, in the order of
- * asking. Ciphers take a quarter of a millisecond for a piece, and messages go first. What has been queued before a
- * piece asks for its turn leaves before that turn. What a piece brings about leaves before the turn of the next.
+ * The turns of this thread in which pieces are sealed, opened and copied: one piece a turn, over all sessions, in the
+ * order of the requests. Ciphers take a quarter of a millisecond for a piece, and messages go first. Messages that were
+ * queued before a piece asks for its turn leave before that turn. Messages that a piece causes leave before the next
+ * piece's turn.
  */
 export class PieceTurns {
   readonly #waiting: (() => void)[] = [];
@@ -26,8 +27,8 @@ export class PieceTurns {
   };
 
   /**
-   * The next turn is armed when all microtasks have run. Messages that were queued meanwhile may have woken the progress
-   * of their engine, and its turn comes first.
+   * The next turn is armed after all microtasks. Messages that were queued meanwhile may have woken the progress of
+   * their engine, and its turn comes first.
    */
   readonly #onServed = (): void => {
     realTimers.nextTick(() => {

@@ -9,7 +9,7 @@ import type { PutOptions } from "./transfer-options.ts";
 
 const key = 0xfeed_0000_8000_0001n;
 
-/** A put of so many bytes into a region of these segments, with both sides' ports as they are said to be. */
+/** A put of so many bytes into a region of these segments, with the given ports of both sides. */
 function setUp({ ours = 8, theirs = 8, segments = [10_000] } = {}) {
   const { port, session, exchange } = open({}, { immediateBytes: theirs });
   port.immediateBytes = ours;
@@ -24,7 +24,7 @@ function setUp({ ours = 8, theirs = 8, segments = [10_000] } = {}) {
   const put = async (length: number, options: PutOptions, to = remote) => {
     const done = transfer("put", exchange, call, to, new Uint8Array(length), options);
     done.catch(() => {});
-    // Chunks that follow are posted when these have ended.
+    // Further chunks are posted when these have ended.
     for (let i = 0; i < port.transfers.length; i++) port.transfers[i]?.settle(0);
     await new Promise(setImmediate);
     session.flush();

@@ -6,7 +6,7 @@ import { requestInCall } from "./control/control-request.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
 
-/** Tells the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
+/** Notifies the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
 export async function sendPutNotification(
   scope: TransferScope,
   session: PeerLink,

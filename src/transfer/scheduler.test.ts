@@ -53,7 +53,7 @@ function setUp() {
     });
     return heard;
   };
-  /** The keys of what was posted, in order. */
+  /** The keys of the posted transfers, in order. */
   const keys = () => port.transfers.map(({ extents }) => Number(extents[0]?.key));
   const settleAll = (from = 0) => {
     for (let i = from; i < port.transfers.length; i++) port.transfers[i]?.settle(0);
@@ -95,7 +95,7 @@ describe("scheduler", () => {
     start(2n, 100 * mebi);
     start(3n, 100 * mebi);
     expect(keys()).toEqual([1, 1, 1, 1, 2, 2, 2, 2]);
-    // Another peer has a window of its own.
+    // Another peer has a separate window.
     start(4n, 100 * mebi, { address: 2 });
     expect(port.transfers).toHaveLength(12);
   });
@@ -107,7 +107,7 @@ describe("scheduler", () => {
     const short = start(3n, 2 * mebi);
     const mark = port.transfers.length;
     for (let i = 0; i < 6; i++) port.transfers[i]?.settle(0);
-    // Six have ended, so six more are under way: both of the short transfer's are among the first three.
+    // Six have ended, so six more are under way. The first three contain both chunks of the short transfer.
     expect(keys().slice(mark)).toHaveLength(6);
     expect(
       keys()
@@ -223,7 +223,7 @@ describe("scheduler", () => {
     const { port, start } = setUp();
     const settings = { chunkBytes: mebi, sharedChunkBytes: mebi / 4, inFlight: 1 };
     const long = start(1n, 100 * mebi, settings);
-    /** Ends what is in flight of the long transfer, and tells how long its next chunk is. */
+    /** Ends the chunks of the long transfer in flight, and returns the length of its next chunk. */
     const nextChunk = () => {
       const mark = port.transfers.length;
       port.transfers.findLast(({ extents }) => extents[0]?.key === 1n)?.settle(0);
@@ -232,7 +232,7 @@ describe("scheduler", () => {
     expect(nextChunk()).toBe(mebi);
     for (let i = 0; i < 3; i++) start(2n, 4 * kibi, { address: 2 });
     expect(nextChunk()).toBe(mebi / 4);
-    // 8 MiB with none of them.
+    // 8 MiB without messages and short transfers.
     for (let i = 0; i < 32; i++) nextChunk();
     expect(nextChunk()).toBe(mebi);
     while (long.ended === undefined) nextChunk();

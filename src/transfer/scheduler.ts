@@ -3,20 +3,20 @@ import { ChunkedTransfer, Turns } from "./chunked-transfer.ts";
 import { CutQueue, sliceExtent } from "./extents.ts";
 import { Contention, type Pacing, type Window, windowOf } from "./pacing.ts";
 
-/** Is told how a one-sided transfer goes. */
+/** Is notified of a one-sided transfer's progress. */
 export interface OneSidedListener {
-  /** Asked before each chunk: true once nobody wants the rest any more. */
+  /** Asked before each chunk: true once the rest is not wanted. */
   stopped(): boolean;
-  /** `bytes` more have surely moved. */
+  /** `bytes` more have certainly moved. */
   onMoved(bytes: number): void;
   /**
-   * No chunk is in flight any more, and none will be posted. `status` is 0, or the libfabric number of the first error.
-   * A transfer that was stopped has status 0 and fewer bytes.
+   * No chunk is in flight, and no chunk follows. `status` is 0, or the libfabric number of the first error. A transfer
+   * that was stopped has status 0 and fewer bytes.
    */
   onEnded(status: number): void;
 }
 
-/** What a one-sided transfer moves, and how. */
+/** The content of a one-sided transfer, and its pacing. */
 export interface OneSidedPlan {
   readonly op: TransferOp;
   readonly address: number;
@@ -28,8 +28,8 @@ export interface OneSidedPlan {
 }
 
 /**
- * Posts the chunks of one port's transfers: round robin over the transfers to one peer, and at most a window of bytes
- * in flight to it. So a long transfer delays short ones, and messages, by no more than what is in flight.
+ * Posts the chunks of one port's transfers: round robin over the transfers to one peer, with at most a window of bytes
+ * in flight to it. A long transfer therefore delays short ones, and messages, by no more than the bytes in flight.
  */
 export class Scheduler {
   readonly #port: Port;
@@ -58,7 +58,7 @@ export class Scheduler {
     const { address } = plan;
     let peer = this.#peers.get(address);
     if (peer === undefined) {
-      // Kept while it has work: addresses come and go.
+      // Kept only while it has work, because addresses change.
       const made = new PeerWindow(this.#port, this.#window, this.contention, () => {
         if (this.#peers.get(address) === made) this.#peers.delete(address);
       });
@@ -120,7 +120,7 @@ class PeerWindow {
   }
 }
 
-/** A transfer whose chunks are one native call each, with one completion. */
+/** A transfer with one native call and one completion for each chunk. */
 export class OneSidedTransfer extends ChunkedTransfer {
   readonly #peer: PeerWindow;
   readonly #plan: OneSidedPlan;

@@ -5,21 +5,21 @@ import { IdleSlabs } from "../memory/idle-slabs.ts";
 import { allocateSlab, releaseSlab } from "../memory/pool.ts";
 
 /**
- * The longest piece. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
- * can wait for. With shorter ones, messages, reads and turns take more of the processors than the ciphers.
+ * The longest piece. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: others can wait for such a part of a turn.
+ * With shorter pieces, messages, reads and turns take more of the processors than the ciphers.
  */
 export const pieceBytes = 1024 * 1024;
 
 const piecesPerSlab = 2;
 const slabBytes = piecesPerSlab * pieceBytes;
-/** A pool of pieces has a sixty-fourth of an engine's memory budget, and so much at most. */
+/** A pool of pieces has a sixty-fourth of an engine's memory budget, at most this. */
 const maxPoolBytes = 32 * 1024 * 1024;
-/** How long a slab that nobody uses is kept, in milliseconds: the first write to a new one is slow. */
+/** How long an unused slab is kept, in milliseconds: the first write to a new slab is slow. */
 const idleMs = 500;
 
 /**
- * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
- * else. `own` is private: pieces are pulled into it and opened from there, as nobody else can write to it meanwhile.
+ * Registered memory through which sealed bulk travels. Peers may read `readable`, which only holds ciphertext. `own` is
+ * private: pieces are pulled into it and opened there, because no peer can write to it meanwhile.
  */
 export class Staging {
   readonly readable: PiecePool;
@@ -92,8 +92,8 @@ interface Taker {
 }
 
 /**
- * Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. The
- * pieces are shared by the peers for which they are used: none takes more than it leaves for the others.
+ * Pieces of one kind. Slabs of a few pieces are registered on demand, and withdrawn when they are unused. Peers share
+ * the pieces: each takes no more than it leaves for the others.
  */
 export class PiecePool {
   readonly #port: Port;
@@ -123,8 +123,8 @@ export class PiecePool {
   }
 
   /**
-   * A piece for a peer, which its account stands for: now, or in turn when pieces are given back. Rejects with an
-   * RpcError of the provider.
+   * A piece for a peer with this account: now, or in turn when pieces are given back. Rejects with an RpcError of the
+   * provider.
    */
   async take(account: object): Promise<StagingPiece> {
     const share = this.#shareOf(account);
@@ -165,7 +165,7 @@ export class PiecePool {
   /** @internal A piece has come back to its slab. */
   onFree(slab: Slab): void {
     this.#free++;
-    // Those whose peers have enough already are passed over.
+    // Transfers of peers that have enough already are passed over.
     const next = this.#waiting.findIndex(({ share }) => share.take(pieceBytes));
     if (next >= 0) {
       const [taker] = this.#waiting.splice(next, 1) as [Taker];

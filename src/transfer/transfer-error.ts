@@ -23,7 +23,7 @@ const reasons: Readonly<Record<number, string>> = {
   34: "it lies outside what its owner has granted", // ERANGE
 };
 
-/** EFAULT: memory is not there. The engine checks addresses, so it is that of a mapped file. */
+/** EFAULT: memory is missing. The engine checks addresses, so the memory is that of a mapped file. */
 const noMemory = 14;
 const lostFile = {
   code: "data_loss",
@@ -31,7 +31,7 @@ const lostFile = {
 } as const;
 const noPin = { code: "unimplemented", why: pinsNoFiles } as const;
 
-/** The user stopped the transfer: `reason` is the signal's, or the milliseconds that have passed. */
+/** The user stopped the transfer: `reason` is the signal's, or the milliseconds of the time limit. */
 export function givenUp(failed: Failed, reason: unknown): RpcError {
   const outOfTime = typeof reason === "number";
   const timedOut = outOfTime || (reason instanceof DOMException && reason.name === "TimeoutError");
@@ -58,11 +58,11 @@ export function stoppedEarly(failed: Failed): RpcError {
   });
 }
 
-/** A sealed transfer failed: its owner has said why, or the ciphertext was not what it should be. */
+/** A sealed transfer failed: its owner has sent the reason, or the ciphertext was wrong. */
 export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
   const { origin, fabric, retryable } = error;
   return new RpcError({
-    // What was not granted is not permitted, as where the provider refuses.
+    // Memory that was not granted is not permitted, as where the provider refuses.
     code: error.code === "not_found" ? "permission_denied" : error.code,
     message: `${describe(failed)} ended after ${failed.moved} bytes: ${error.plainMessage}`,
     origin,
@@ -78,7 +78,7 @@ export function unpinned(failed: Failed): RpcError {
   return new RpcError({ code, message: `${describe(failed)}: ${why}`, transferredBytes: 0 });
 }
 
-/** Local memory shows a file that has lost bytes: what moved may be zeros. */
+/** Local memory shows a file that has lost bytes: the moved bytes may be zeros. */
 export function lostLocally(failed: Failed): RpcError {
   const { code, message, origin } = lostBytes(`${describe(failed)}: the local memory`);
   return new RpcError({ code, message, origin, transferredBytes: failed.moved });
@@ -87,7 +87,7 @@ export function lostLocally(failed: Failed): RpcError {
 /** Why the provider rejected a transfer. */
 export interface Refusal {
   readonly error: RpcError;
-  /** Where the provider reports no reason and the owner can be asked: the owner's reason, or `error`. Never rejects. */
+  /** For a provider without a reason, where the owner can be asked: the owner's reason, or `error`. Never rejects. */
   readonly explained?: Promise<RpcError>;
 }
 
@@ -105,7 +105,7 @@ export function refused(failed: Failed, status: number): Refusal {
     transferredBytes: failed.moved,
   });
   if (explain === undefined) return { error };
-  // The owner has not touched the memory itself. It must look before the file can grow again.
+  // The owner's thread has not touched the memory. It must check the file before the file can grow again.
   if (noFile === lostFile)
     return { error, explained: ask(failed, explain.bind(failed.route)).then(() => error) };
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
@@ -128,7 +128,7 @@ async function ask(
   return undefined;
 }
 
-/** One question for each grant, about everything of it that the transfer touches. */
+/** One question for each grant, about all of its bytes that the transfer touches. */
 function questions({ op, parts }: Failed): RefusedTransfer[] {
   const needed = op === "get" ? "read" : "write";
   const byGrant = new Map<bigint, RefusedTransfer>();
@@ -170,8 +170,8 @@ interface ExplainDenialInput {
 }
 
 /**
- * Serves `explainDenial`: whether the asker had the right to a transfer that the fabric rejected without a reason.
- * Answers nothing when it had, else the error that the transfer should have ended with.
+ * Serves `explainDenial`: whether the asker had the right to a transfer that the fabric rejected without a reason. The
+ * answer is empty when it had, else the error for the transfer.
  */
 export const explainDenialMethod = builtinMethod<ExplainDenialInput>(
   "explainDenial",

@@ -21,7 +21,7 @@ import { verify } from "./verify-checksum.ts";
 
 /** Progress of a transfer. */
 export interface TransferProgress {
-  /** Bytes that have surely moved. */
+  /** Bytes that have certainly moved. */
   readonly bytes: number;
   /** Bytes still to move. */
   readonly remaining: number;
@@ -30,8 +30,8 @@ export interface TransferProgress {
 }
 
 /**
- * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
- * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
+ * One transfer, from its checks to its end. It has two ends: it *settles* with its promise, and *lands* when no chunk
+ * is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
 export class TransferOperation implements OneSidedListener, SealedTransferListener {
   readonly op: "get" | "put";
@@ -44,7 +44,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   parts: readonly CheckedPart[] = [];
   /** Bytes to move. */
   total = 0;
-  /** Bytes that have surely moved. */
+  /** Bytes that have certainly moved. */
   moved = 0;
   #chunked: { stop(): void } | undefined;
   #held: { release(): void }[] = [];
@@ -57,12 +57,12 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   #cancelTimer: (() => void) | undefined;
   /** The provider rejected the transfer, and the owner is being asked why. */
   #refusal: RpcError | undefined;
-  /** Undefined where nobody wanted to hear of transfers when this one was begun. */
+  /** Undefined where the channel had no subscriber when this transfer began. */
   readonly #publish = publisherHere(channels.transfer);
   #beganMs = 0;
   #settledMs = 0;
 
-  /** `check` returns the parts, or throws what the transfer rejects with. */
+  /** `check` returns the parts, or throws the error that the transfer rejects with. */
   constructor(
     op: "get" | "put",
     route: PeerLink,
@@ -77,7 +77,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#check = check;
   }
 
-  /** Has its failure when nobody awaits it. */
+  /** Records its failure when it is not awaited. */
   get operations(): CallOperations | undefined {
     return this.#scope.operations;
   }
@@ -170,7 +170,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   }
 
   #postSealed(mover: SealedMover, parts: readonly CheckedPart[]): void {
-    // The memory stays in use until the transfer has landed, also where it is not registered.
+    // The memory stays in use until the transfer has landed, even where it is not registered.
     for (const { local } of parts) for (const view of local) assertFixed(view);
     this.#held.push(...parts.map(({ local }) => useAll(local)));
     this.#chunked = mover.start({
@@ -201,8 +201,8 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#moveEnded();
     if (!this.#settled && this.moved === this.total) this.#complete();
     else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
-    // Also when nobody waits for the reason: a rejected transfer may break the connection, with all that was in flight
-    // on it.
+    // Even when the reason is not awaited: a rejected transfer may break the connection, with everything in flight on
+    // it.
     else if (status !== 0) this.#refuse(status);
     this.#afterMove();
   }
@@ -221,7 +221,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
 
   #afterMove(): void {
     this.#land();
-    // Last: it may send the terminal frame.
+    // The last step: it may send the terminal frame.
     this.#scope.endTransfer();
   }
 
@@ -237,7 +237,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     return putNotificationData(part.remote.grantKey, notify);
   }
 
-  /** All bytes are in place. What remains needs no memory; until it is done, the transfer can be stopped. */
+  /** All bytes are in place. The remaining steps need no memory; until they are done, the transfer can be stopped. */
   #complete(): void {
     if (this.#hasLostLocally) return this.#fail(lostLocally(this));
     const { notify, checksum } = this.#options;
@@ -271,7 +271,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#settler.resolve(this.total);
   }
 
-  /** A peer must not take the zeros of a truncated file for its bytes, nor this side those of a mapping without one. */
+  /** A peer must not take zeros of a truncated file for its bytes, and neither must this side. */
   get #hasLostLocally(): boolean {
     return this.parts.some(({ local }) => local.some(({ buffer }) => isDamaged(buffer)));
   }
@@ -349,7 +349,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     return this.moved;
   }
 
-  // ---- who watches ------------------------------------------------------------------------------------------------
+  // ---- listeners --------------------------------------------------------------------------------------------------
 
   #step(): void {
     if (this.#onStep.length === 0) return;

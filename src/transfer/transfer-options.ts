@@ -3,11 +3,11 @@ import type { Region } from "../memory/region.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 
-/** How a transfer proceeds, and when it stops. */
+/** The pacing of a transfer, and its limits. */
 export interface TransferControl {
   /**
    * Stops the transfer: it rejects at once with `cancelled`, or `deadline_exceeded` for `AbortSignal.timeout`. Default:
-   * none; the end of the call stops it anyway.
+   * no signal; the end of the call stops it anyway.
    */
   readonly signal?: AbortSignal | undefined;
   /**
@@ -24,16 +24,16 @@ export interface TransferControl {
   readonly inFlight?: number | undefined;
   /**
    * Verifies the bytes after the transfer: both sides compute a CRC-32C and compare. A difference rejects with
-   * `data_loss`. Costs a round trip and reading all bytes once more at each side. Default: none.
+   * `data_loss`. Costs a round trip, and each side reads all bytes once more. Default: no check.
    */
   readonly checksum?: "crc32c" | undefined;
 }
 
-/** Which bytes to copy. */
+/** The bytes to copy. */
 export interface TransferRange {
   /** First byte in the remote region. Default 0. */
   readonly offset?: number | undefined;
-  /** How many bytes. Default: all of the local memory from `localOffset` on. */
+  /** The number of bytes. Default: all of the local memory from `localOffset` on. */
   readonly length?: number | undefined;
   /** First byte in the local memory, over all its views. Default 0. */
   readonly localOffset?: number | undefined;
@@ -46,7 +46,7 @@ export interface TransferOptions extends TransferRange, TransferControl {}
 export interface PutOptions extends TransferOptions {
   /**
    * Sends a put notification with this number, 0 to 2^32 - 1, to the region's owner when the bytes are in place.
-   * Default: none.
+   * Default: no notification.
    */
   readonly notify?: number | undefined;
 }
@@ -86,7 +86,7 @@ const controlFields = {
   checksum: oneOf(["crc32c"]),
 } satisfies FieldsOf<TransferControl>;
 
-/** What a range holds is checked against the memory, with the code `out_of_range`. */
+/** Offsets and lengths are checked later against the memory, with the code `out_of_range`. */
 const rangeFields = {
   offset: anything(),
   length: anything(),

@@ -24,12 +24,12 @@ export interface CheckedPart {
   readonly bytes: number;
   /** Exactly the local bytes to move, in order; no view is empty. */
   readonly local: readonly Uint8Array[];
-  /** The region of this engine that the local memory belongs to, if one was given. */
+  /** The region of this engine with the local memory, if the user passed a region. */
   readonly region: RegionCore | undefined;
 }
 
 /**
- * Checks one part against what its regions allow. Nothing invalid is posted: not every provider checks.
+ * Checks one part against its regions. Invalid parts are never posted, because not every provider checks them.
  *
  * @throws TypeError for invalid memory; RpcError `failed_precondition`, `out_of_range`, `permission_denied` or
  * `data_loss`.
@@ -73,7 +73,7 @@ export function checkPart(op: "get" | "put", scope: TransferScope, part: Transfe
 }
 
 function viewsOf(op: string, memory: LocalMemory): readonly Uint8Array[] {
-  // A detached view has length 0: without looking, nothing would move and the call would succeed.
+  // A detached view has length 0: without this check, no byte would move and the call would succeed.
   if (memory instanceof Region) {
     const gone = memory.segments.some(({ buffer }) => isDetached(buffer));
     if (gone) throw detached(`${op}: the local memory`);
@@ -133,7 +133,7 @@ function usedHere(remote: RemoteGrant, offset: number, bytes: number): Uint8Arra
     const granted = grantedHere(segment.key);
     if (granted === undefined) return [];
     const from = Number(segment.address - granted.address);
-    // Outside of what was granted: a forged description, which the owner's port rejects.
+    // Outside the grant: a forged description, which the owner's port rejects.
     if (from < 0 || from + segment.bytes > granted.bytes.byteLength) return [];
     return [granted.bytes.subarray(from, from + segment.bytes)];
   });

@@ -357,7 +357,7 @@ describe("a transfer between segments", () => {
     const reading = (async () => {
       for await (const { bytes, remaining, bytesPerSecond } of getting.progress) {
         steps.push([bytes / mebi, remaining / mebi, bytesPerSecond / mebi]);
-        // Two more while it looks away.
+        // Two more steps while the reader is busy.
         clock.advance(1000);
         for (const index of [2 * steps.length - 1, 2 * steps.length]) port.transfers[index]?.settle(0);
       }

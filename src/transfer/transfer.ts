@@ -30,15 +30,15 @@ import { checkPart } from "./transfer-part.ts";
 export class Transfer extends CallPromise<number> {
   readonly #operation: TransferOperation;
 
-  /** @internal Made by `call.get` and the like. */
+  /** @internal Made by `call.get` and similar functions. */
   constructor(operation: TransferOperation) {
     super(operation.operations, (settler) => operation.begin(settler));
     this.#operation = operation;
   }
 
   /**
-   * Progress, each time bytes have moved since the last look. A slow reader misses steps, but not the last one. It ends
-   * with the transfer, however that ends. It costs nothing while nobody reads it.
+   * Progress: one step for each read after bytes have moved. A slow reader misses steps, but not the last one. It ends
+   * with the transfer, also after a failure. Without a reader it costs nothing.
    */
   get progress(): AsyncIterable<TransferProgress> {
     const operation = this.#operation;
@@ -46,8 +46,8 @@ export class Transfer extends CallPromise<number> {
   }
 
   /**
-   * Settles when none of the transfer is in flight and the local memory is free, with the number of bytes that have
-   * surely moved. Never rejects.
+   * Settles when no chunk of the transfer is in flight and the local memory is free, with the number of bytes that have
+   * certainly moved. Never rejects.
    */
   get landed(): Promise<number> {
     return this.#operation.landed();
@@ -133,7 +133,7 @@ async function pullInto<T extends ArrayBufferView>(
       message: `pull: ${length} bytes are not a multiple of the element size, ${elementBytes} bytes`,
     });
   }
-  // Before memory is allocated: the length of the region is the peer's word.
+  // Before memory is allocated: the peer sent the length of the region.
   if (!(Number.isSafeInteger(length) && length >= 0 && offset + length <= remote.byteLength)) {
     throw new RpcError({
       code: "out_of_range",

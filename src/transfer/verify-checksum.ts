@@ -10,7 +10,7 @@ import type { PeerLink } from "./control/peer-link.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
-/** How much is summed in one turn of the event loop: about a millisecond. */
+/** The bytes summed in one turn of the event loop: about a millisecond. */
 const chunkBytes = 1024 * 1024;
 /** Ranges in one control request; more are split. */
 const maxRanges = 1024;
@@ -21,11 +21,11 @@ export interface ByteRange {
   readonly bytes: number;
 }
 
-/** Sums of several peers take turns, so that together they use no more of the thread than one. */
+/** Sums of several peers take turns, so that together they use no more of the thread than one sum. */
 let turn: Promise<void> = Promise.resolve();
 
 /**
- * The checksum over the views, a part in each turn of the event loop. When `goOn` returns false it stops, and the
+ * The checksum over the views, one part in each turn of the event loop. When `goOn` returns false it stops, and the
  * result is meaningless.
  */
 async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boolean): Promise<number> {
@@ -41,7 +41,7 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
       try {
         sum = crc32c(view.subarray(at, at + chunkBytes), sum);
       } finally {
-        // Also when the memory is gone: others wait for their turn.
+        // Even when the memory is gone: others wait for their turn.
         realTimers.setImmediate(done);
       }
     }
@@ -50,7 +50,7 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
 }
 
 /**
- * Compares the bytes of both sides after a transfer: the owner computes a checksum of its bytes, this side of its own.
+ * Compares the bytes of both sides after a transfer: each side computes a checksum of its own bytes.
  *
  * @throws RpcError `data_loss` that names both sums; the error of the control request.
  */
@@ -66,7 +66,7 @@ export async function verify(
       remote.grantKey,
       group.flatMap(({ remote: { grantOffset }, offset, bytes }) => [grantOffset + offset, bytes]),
     ]);
-    // Nobody awaits it while this side computes its sum.
+    // It is not awaited while this side computes its sum.
     asked.catch(() => {});
     const views = group.flatMap(({ local }) => local);
     const here = await sumOf(views, 0, () => scope.open);
@@ -83,7 +83,7 @@ export async function verify(
 
 type Group = [CheckedPart, ...CheckedPart[]];
 
-/** Groups the parts for control requests: one grant each, and not too many ranges. */
+/** Groups the parts for control requests: one grant each, with a limited number of ranges. */
 function grouped(parts: readonly CheckedPart[]): Group[] {
   const groups: Group[] = [];
   for (const part of parts) {
@@ -120,7 +120,7 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     return { key, ranges };
   },
   async ({ key, ranges }, call, session) => {
-    // A grant for writing is enough: a peer that put bytes there may verify them. A checksum of a few bytes reveals
+    // A grant for writing is enough: a peer that put bytes there may verify them. The checksum of a few bytes reveals
     // them.
     const regions = ranges.map(({ offset, bytes }) => session.grants.check(key, undefined, offset, bytes));
     const granted = session.grants.find(key);

@@ -5,18 +5,18 @@ import type { IncomingCall } from "../../call/incoming-call.ts";
 import { firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
 import type { PeerLink } from "./peer-link.ts";
 
-/** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
+/** A method as the session needs it: its server takes the decoded input and settles the call, now or later. */
 export interface ServedMethod {
-  /** `service/method`, for those who are told; absent from control methods of engines. */
+  /** `service/method`, for reports; absent from control methods of engines. */
   readonly path?: string;
-  /** What is counted of it. */
+  /** The metrics of the method. */
   readonly metrics?: MethodMetrics;
-  /** Which items its calls have; absent where they have none. */
+  /** The directions in which its calls have items; absent where they have no items. */
   readonly items?: ItemDirections | undefined;
   /** Its callers wait for no answer. Default: they do. */
   readonly isOneWay?: boolean;
   serve(call: IncomingCall, peer: PeerLink, input: unknown): void;
-  /** What decided whether a call of it may run has thrown an error that is no RpcError; or an error lost its data. */
+  /** A check before the call has thrown an error that is not an RpcError, or an error lost its data. */
   onThrown?(call: IncomingCall, error: unknown): void;
   /** A call of it has ended with an error. */
   onFailed?(call: IncomingCall, error: RpcError): void;
@@ -27,13 +27,13 @@ export function methodAt({ served, services }: MethodTables, number: number): Se
   return isBuiltin(number) ? services.builtins[number - firstBuiltin] : served.methods[number];
 }
 
-/** A session, as far as it says which methods its side serves. */
+/** The part of a session that names the methods of its side. */
 export interface MethodTables {
   readonly served: { readonly methods: readonly ServedMethod[] };
   readonly services: { readonly builtins: readonly (ServedMethod | undefined)[] };
 }
 
-/** Who sends items in the calls of a method. */
+/** The sides that send items in the calls of a method. */
 export interface ItemDirections {
   /** The caller does. */
   readonly inputs: boolean;
@@ -41,15 +41,15 @@ export interface ItemDirections {
   readonly outputs: boolean;
 }
 
-/** What serves one built-in method. It settles the call, now or later; what it throws settles it, too. */
+/** Serves one built-in method. It settles the call, now or later; an error that it throws settles the call, too. */
 export type BuiltinServer<I> = (input: I, call: IncomingCall, peer: PeerLink) => void | Promise<void>;
 
 /** The parts of a built-in's input, or undefined when they do not have the form. */
 export type InputReader<I> = (parts: readonly unknown[]) => I | undefined;
 
 /**
- * A control method: its input is an array of fixed form, read by hand. What has another form is the requester's fault
- * and answered with `invalid_argument`.
+ * A control method: its input is an array of fixed form, read by hand. Input of another form is the requester's fault,
+ * and is answered with `invalid_argument`.
  */
 export function builtinMethod<I>(name: string, read: InputReader<I>, serve: BuiltinServer<I>): ServedMethod {
   return {
@@ -72,7 +72,7 @@ export function fail(call: IncomingCall, code: RpcCode, message: string): void {
   call.settle({ error: new RpcError({ code, message, origin: "remote" }) });
 }
 
-/** The same with what the method `name` has thrown. */
+/** The same with an error that the method `name` has thrown. */
 export function failWith(call: IncomingCall, name: string, error: unknown): void {
   if (error instanceof RpcError) call.settle({ error });
   else fail(call, "internal", `${name} failed`);
@@ -95,8 +95,8 @@ export function isUint32(value: unknown): value is number {
 }
 
 /**
- * Numbers beyond 2^32 - 1 travel as floats, others as integers; both arrive as numbers. What a peer sends as a big
- * integer may be one, too.
+ * Numbers beyond 2^32 - 1 travel as floats, others as integers; both arrive as numbers. A big integer from a peer may
+ * be a count, too.
  */
 export function asCount(value: unknown): number | undefined {
   const number = typeof value === "bigint" ? Number(value) : value;

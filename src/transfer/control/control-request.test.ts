@@ -53,7 +53,7 @@ describe("a control request", () => {
     expect(all.outgoing.size).toBe(builtinSlots);
     all.receive({ kind: frameKind.response, callId: id(1, first) });
     expect(await asked[0]).toBe("answered");
-    // The late one has the slot; the dropped one never had one.
+    // The late request has the slot; the dropped one never had a slot.
     expect(all.outgoing.size).toBe(builtinSlots);
     all.receive({ kind: frameKind.response, callId: id(1, first + 1) });
     expect(all.outgoing.size).toBe(builtinSlots - 1);

@@ -13,7 +13,7 @@ const controlTerms: RequestTerms = {
   key: undefined,
 };
 
-/** A request by a control method: what one engine asks another, beyond what users call. */
+/** A request by a control method, from one engine to another. Users do not call these methods. */
 export class ControlRequest extends OutgoingCall {
   override readonly terms = controlTerms;
   readonly promise: Promise<unknown>;
@@ -59,7 +59,7 @@ export class ControlRequest extends OutgoingCall {
       this.endEarly("deadline_exceeded", `${this.#sender.peerName} did not answer in the time there was`);
   }
 
-  /** A call that was served has ended with `reason`, or a user has given up. */
+  /** The served call of this request has ended with `reason`, or a user has stopped it. */
   override onAbort(reason: unknown): void {
     if (this.settled) return;
     if (reason instanceof RpcError) this.#giveUp(reason);
@@ -90,7 +90,7 @@ export class ControlRequest extends OutgoingCall {
 /**
  * Sends a control request that belongs to `scope`, a call: it ends with the call.
  *
- * @throws RpcError the peer's answer; what the call ended with; `failed_precondition` after the call was answered.
+ * @throws RpcError the peer's answer; the error that ended the call; `failed_precondition` after the call was answered.
  */
 export function requestInCall(
   scope: TransferScope,

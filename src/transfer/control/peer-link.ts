@@ -15,18 +15,18 @@ export interface ControlRequestOptions {
   /** How long to wait for the answer, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
   /**
-   * How much longer than the peer is told this side waits, so that the peer's own clock ends it first; in milliseconds.
-   * Default 0.
+   * How much longer this side waits than the time it sends to the peer, so that the peer's clock ends the request
+   * first; in milliseconds. Default 0.
    */
   readonly graceMs?: number;
   /**
-   * Gives the request up; the promise rejects with the reason where that is an RpcError, else with `cancelled` and the
+   * Cancels the request. The promise rejects with the reason where that is an RpcError, else with `cancelled` and the
    * reason as its cause.
    */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What the layers above a session use of the engine that it belongs to. */
+/** The services of a session's engine for the layers above the session. */
 export interface LinkServices {
   readonly wheel: DeadlineWheel;
   readonly counters: Counters;
@@ -36,42 +36,44 @@ export interface LinkServices {
 }
 
 /**
- * One peer, as handlers and transfers see it: who it is, what it was granted, and the way to ask it. A
- * session is one; nobody who serves or asks a peer needs more of the session than this.
+ * One peer, as handlers and transfers see it: its identity, its grants, and the way to send it requests. A session
+ * implements this. Code that serves a peer or sends it requests needs no more of the session.
  */
 export interface PeerLink extends TransferRoute, Answering {
-  /** The peer's URL, or what is known of it. */
+  /** The peer's URL, or the known part of it. */
   readonly peerName: string;
-  /** Who the peer has proven to be; undefined for a peer that proves nothing. */
+  /** The proven identity of the peer; undefined for a peer without one. */
   readonly identity: Identity | undefined;
-  /** Whether nobody but the peer can read what is sent: it is sealed, or does not leave this host. */
+  /** Whether only the peer can read sent bytes: they are sealed, or do not leave this host. */
   readonly isConfidential: boolean;
   readonly services: LinkServices;
-  /** The part of its session of this class. Throws when there is none. Not for the hot path. */
+  /** The part of its session of this class. Throws without such a part. Not for the hot path. */
   part<P extends object>(type: abstract new (...args: never[]) => P): P;
-  /** What the peer makes this engine hold. */
+  /** The resources of this engine that the peer holds. */
   readonly account: PeerAccount;
-  /** What the peer has of this engine's memory now. */
+  /** The peer's present grants on this engine's memory. */
   readonly grants: GrantedRegions;
   /** Present where bulk travels sealed. */
   readonly sealedOwner?: SealedOwner | undefined;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
   onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;
-  /** Why the peer may not call a method, `service/method`, or make a control request of that name, if so. */
+  /**
+   * The refusal of a method, `service/method`, or of a control request of that name; undefined if the peer may call it.
+   */
   refusalOf(path: string): RpcError | undefined;
-  /** Whether the peer may call a method, for lists: nothing is counted as refused. */
+  /** Whether the peer may call a method, for lists: this is not counted as a refusal. */
   permits(path: string): boolean;
-  /** The peer has asked for what belongs to another identity, and was refused. */
+  /** The peer has asked for a resource of another identity, and was refused. */
   onOtherIdentity(why: string): void;
   /**
-   * Sends a control request, and gives its answer. Rejects with an RpcError, `deadline_exceeded` after 10 s unless
-   * `timeoutMs` says otherwise.
+   * Sends a control request, and resolves to its answer. Rejects with an RpcError, `deadline_exceeded` after 10 s
+   * unless `timeoutMs` is set.
    */
   request(method: number, input: unknown, options?: ControlRequestOptions): Promise<unknown>;
 }
 
-/** What sends control requests. */
+/** Sends control requests. */
 export interface ControlRequestSender {
   readonly peerName: string;
   readonly services: { readonly clock: Clock; readonly wheel: DeadlineWheel };

@@ -1,8 +1,8 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 
-// Bulk of a session whose messages are sealed: what its two sides are to the layers around them. How it works is in
-// docs/design/security.md.
+// Bulk of a session with sealed messages: the interfaces of its two sides to the layers around them.
+// docs/design/security.md explains the mechanism.
 
 /** Bytes of one grant, and the local memory for them. */
 export interface SealedPart {
@@ -10,21 +10,21 @@ export interface SealedPart {
   readonly key: bigint;
   /** Offset of the first byte in the grant. */
   readonly offset: number;
-  /** Exactly as many bytes as are to move. No view is empty. */
+  /** Exactly as many bytes as are to be moved. No view is empty. */
   readonly local: readonly Uint8Array[];
 }
 
-/** Is told how a sealed transfer goes. */
+/** Is notified of a sealed transfer's progress. */
 export interface SealedTransferListener {
-  /** Asked before each piece, and before bytes are put in place: true once nobody wants the rest any more. */
+  /** Asked before each piece, and before bytes are put in place: true once the rest is not wanted. */
   stopped(): boolean;
   /** `bytes` more are in place. */
   onMoved(bytes: number): void;
-  /** Nothing of it is under way any more. Without an error all has moved, or it was stopped. */
+  /** No piece is under way. Without an error all bytes have moved, or the transfer was stopped. */
   onSealedEnd(error: RpcError | undefined): void;
 }
 
-/** What a sealed transfer moves. */
+/** The content of a sealed transfer. */
 export interface SealedPlan {
   readonly op: "get" | "put";
   readonly parts: readonly SealedPart[];
@@ -37,7 +37,7 @@ export interface SealedPlan {
 
 /** Moves bytes of regions where they travel sealed. */
 export interface SealedMover {
-  /** `stop` makes it end soon: the listener is told when. */
+  /** `stop` makes it end soon, and the listener is notified. */
   start(plan: SealedPlan): { stop(): void };
 }
 
@@ -48,12 +48,12 @@ export interface PieceRange {
   readonly bytes: number;
 }
 
-/** Where the ciphertext of a piece lies, at the side that has put it there, and what opens it. */
+/** The place of a piece's ciphertext at the side that sealed it, and the data that opens it. */
 export interface SealedPiece {
   /** The key of its memory. */
   readonly key: bigint;
   readonly address: bigint;
-  /** Which of its side's sealings this is: the nonce. */
+  /** The number of this sealing on its side: the nonce. */
   readonly counter: number;
   readonly tag: Uint8Array;
 }
@@ -61,7 +61,7 @@ export interface SealedPiece {
 /** A piece that the peer gets. */
 export interface WantedPiece {
   readonly ranges: readonly PieceRange[];
-  /** The number of the place where the peer will read it. What the peer had there it has read. */
+  /** The number of the place where the peer will read the piece. The peer has read the former piece there. */
   readonly slot: number;
 }
 
@@ -71,13 +71,13 @@ export interface OfferedPiece {
   readonly at: SealedPiece;
 }
 
-/** Serves the peer's sealed transfers. What it throws or rejects with is the answer to the peer. */
+/** Serves the peer's sealed transfers. An error that it throws or rejects with is the answer to the peer. */
 export interface SealedOwner {
   /** Pulls the piece, and puts its bytes in place. */
   put(call: IncomingCall, offered: OfferedPiece): Promise<void>;
-  /** Seals the piece, and answers where it lies. */
+  /** Seals the piece, and answers with its place. */
   get(call: IncomingCall, wanted: WantedPiece): Promise<void>;
-  /** The peer reads none of its pieces any more, or none of those in the slots. */
+  /** The peer no longer reads its pieces, or those in the slots. */
   release(slots?: readonly number[]): void;
 }
 

@@ -16,12 +16,12 @@ export interface TransferScope {
   readonly deadlineMs: number;
   /** Fires when the scope ends against the will of its user; the reason is an RpcError. */
   readonly signal: AbortSignal;
-  /** Has the failures of operations that nobody awaits; undefined where nobody reports them. */
+  /** Records failures of operations that are not awaited; undefined where no report is made. */
   readonly operations?: CallOperations | undefined;
-  /** Throws what the scope has ended with. */
+  /** Throws the error that ended the scope. */
   assertOpen(): void;
   /**
-   * A transfer begins. The scope's end is not told to the peer before the transfer has ended. Throws as `assertOpen`.
+   * A transfer begins. The scope's end is sent to the peer after the transfer has ended. Throws as `assertOpen`.
    */
   beginTransfer(): void;
   endTransfer(): void;
@@ -32,9 +32,9 @@ export interface TransferRoute {
   readonly port: Port;
   readonly address: number;
   readonly clock: Clock;
-  /** Makes progress soon: something was posted. */
+  /** Makes progress soon: work was posted. */
   wakeProgress(): void;
-  /** A transfer has ended; `bytes` have surely moved. */
+  /** A transfer has ended; `bytes` have certainly moved. */
   onLanded(op: "get" | "put", bytes: number): void;
   /** Present where bulk travels sealed: then no one-sided access to a region is possible. */
   readonly sealedMover?: SealedMover | undefined;
@@ -42,7 +42,9 @@ export interface TransferRoute {
   explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
 }
 
-/** What a provider rejected without a reason: bytes `offset` to `offset + bytes` of the grant with this key. */
+/**
+ * A transfer that a provider rejected without a reason: bytes `offset` to `offset + bytes` of the grant with this key.
+ */
 export interface RefusedTransfer {
   readonly key: bigint;
   readonly needed: "read" | "write";

@@ -81,8 +81,8 @@ export class Borrowing {
   );
 
   /**
-   * Asks the owner behind `link` for the region. The link is released when the region is returned, or when there is
-   * none.
+   * Asks the owner behind `link` for the region. The link is released when the region is returned, or when the borrow
+   * fails.
    */
   async borrow(
     handle: RegionHandle,
@@ -131,13 +131,13 @@ export class Borrowing {
     }
   }
 
-  /** The session ended: its owners send nothing any more. */
+  /** The session ended: no owner behind it sends a region. */
   onSessionEnded(session: PeerLink, reason: RpcError): void {
     for (const expected of this.#expected.values()) if (expected.session === session) expected.reject(reason);
   }
 }
 
-/** How a borrow ends, in words for the borrower. */
+/** The ends of a borrow, in words for the borrower. */
 const lease = {
   cancelled: { code: "aborted", message: "the owner of the borrowed region has disposed it" },
   outOfTime: { code: "deadline_exceeded", message: "the lease of the borrowed region has ended" },
@@ -228,7 +228,7 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
     return pull(this.#session, this.#call, this.#remote, Type, options);
   }
 
-  /** Returns the region. Its owner is told when the last transfer has ended. Safe to call twice. */
+  /** Returns the region. Its owner is notified when the last transfer has ended. Safe to call twice. */
   dispose(): void {
     this.#call.settle({ value: undefined });
   }
@@ -243,7 +243,7 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
     await this.#returned;
   }
 
-  /** A value that is not an array is rejected where parts are checked. */
+  /** A value that is not an array is rejected later, by the check of the parts. */
   #withRemote(parts: readonly BorrowedPart[]): readonly TransferPart[] {
     if (!Array.isArray(parts)) return parts as never;
     return (parts as readonly BorrowedPart[]).map((part) => ({ ...part, remote: this.#remote }));

@@ -14,8 +14,8 @@ import { checksumMethod } from "../verify-checksum.ts";
 const key = 5n;
 
 /**
- * An owner that has lent 64 bytes, and a peer that says what it likes: the checks of its own side are not to be relied
- * on.
+ * An owner that has lent 64 bytes, and a peer that may send any request. The tests do not rely on the checks of the
+ * peer's side.
  */
 function lending(access: Access) {
   const bytes = new Uint8Array(64);

@@ -14,7 +14,7 @@ const shareFields = { leaseMs: milliseconds({ fallback: 60_000 }) } satisfies Fi
 /** Valid handles of one engine. */
 const maxShares = 4096;
 
-/** What a handle stands for at its owner. */
+/** The region behind a handle, at its owner. */
 export interface Share {
   readonly region: Region;
   /** When the lease ends, on this process's monotonic clock. */
@@ -33,8 +33,8 @@ export class Shares implements RegionSharing {
   }
 
   /**
-   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the engine does not listen,
-   * `resource_exhausted` beyond 4096 handles.
+   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the engine does
+   * not listen, `resource_exhausted` beyond 4096 handles.
    */
   share(region: Region, options: ShareOptions): RegionHandle {
     const { leaseMs } = resolveOptions("share", options, shareFields);
@@ -99,11 +99,11 @@ function refused(
 /** Regions that the peer of one session may borrow at once. Each keeps a control request open. */
 const maxBorrowed = 256;
 
-/** The name under which `security.allow` is asked whether a peer may borrow. */
+/** The name that `security.allow` gets for a request to borrow. */
 export const borrowPath = "cinnabar/borrow";
 
 /**
- * The borrower ends the lease by its own clock, so that it knows why. This side waits that much longer, in
+ * The borrower ends the lease by its own clock, so that it knows the reason. This side waits that much longer, in
  * milliseconds.
  */
 const graceMs = 500;
@@ -115,8 +115,8 @@ interface BorrowInput {
 }
 
 /**
- * Serves `borrow`: grants the region in a control request of its own, which stays open until the borrower is done, the
- * lease ends, or the region is disposed. So a borrowed region is granted like any other.
+ * Serves `borrow`: grants the region in a separate control request. It stays open until the borrower is done, the lease
+ * ends, or the region is disposed. A borrowed region is therefore granted like any other.
  */
 export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod {
   const borrowed = new WeakMap<PeerLink, number>();
@@ -131,7 +131,7 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       return fits ? { token, incarnation: life, ticket } : undefined;
     },
     async ({ token, incarnation: life, ticket }, call, session) => {
-      // Anybody who has seen a handle knows it: `allow` says who may use it.
+      // Any peer that has seen a handle knows it, so `allow` decides who may use it.
       const refused = session.refusalOf(borrowPath);
       if (refused !== undefined) return void call.settle({ error: refused });
       if (life !== incarnation)
@@ -159,7 +159,7 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
           borrowed.set(session, (borrowed.get(session) ?? 1) - 1);
         })
         .catch(() => {});
-      // How it ends later concerns the borrower only. If it failed already, it never left.
+      // A later end of the request concerns only the borrower. A request that has already failed never left.
       await Promise.race([granting, Promise.resolve()]);
       call.settle({ value: undefined });
     },

@@ -1,13 +1,13 @@
 import type { PieceCiphers } from "../control/sealed-bulk.ts";
 
-/** A body is sealed whole, and a cipher takes no more at once. */
+/** A body is sealed whole, and this is the most that a cipher takes at once. */
 const maxSealedBytes = 2 ** 30;
 
-/** How the bulk of a session travels: as it is, until the session has keys. */
+/** The ciphers for a session's bulk. Before the session has keys, bulk travels unsealed. */
 export class BulkSealing {
   /** Seals and opens bodies that do not fit a message. */
   bodies: PieceCiphers | undefined;
-  /** Seals and opens the bytes of regions. Absent where both sides want their regions to travel as they are. */
+  /** Seals and opens the bytes of regions. Absent where both sides let their regions travel unsealed. */
   regions: PieceCiphers | undefined;
 
   /** The longest body that can be sealed. */
@@ -15,12 +15,12 @@ export class BulkSealing {
     return this.bodies === undefined ? Number.POSITIVE_INFINITY : maxSealedBytes;
   }
 
-  /** Both sides have greeted each other, and regions travel sealed unless both want the contrary. */
+  /** Both sides have greeted each other. Regions travel sealed unless both sides allow the contrary. */
   agree(withRegions: boolean): void {
     if (withRegions) this.regions = this.bodies;
   }
 
-  /** Before the first body. */
+  /** Sets the ciphers, before the first body. */
   begin(ciphers: PieceCiphers): void {
     this.bodies = ciphers;
   }

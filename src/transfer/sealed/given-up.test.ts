@@ -6,10 +6,10 @@ import { SealedPair } from "./pair.test-support.ts";
 import { piecesInFlight } from "./piece.ts";
 
 const key = 77n;
-/** What one peer may have, as much as it leaves for others. */
+/** The most that one peer may have: as much as it leaves for others. */
 const mostOfPeer = (16 * 1024 * 1024) / pieceBytes;
 
-/** A pair with a grant, and what waits at its owner. */
+/** A pair with a grant, and the requests that wait at its owner. */
 class Waiting {
   readonly pair = new SealedPair();
   readonly answers: Promise<unknown>[] = [];
@@ -19,7 +19,7 @@ class Waiting {
     this.pair.grant(key, "read write", randomBytes(pieceBytes));
   }
 
-  /** Leaves nothing of the pool to the peer. Returns what gives it back. */
+  /** Takes all of the peer's part of the pool. Returns a function that gives it back. */
   async exhaust(pool: PiecePool): Promise<() => void> {
     const taken = await Promise.all(
       Array.from({ length: mostOfPeer }, () => pool.take(this.pair.ownerAccount)),

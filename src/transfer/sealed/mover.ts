@@ -25,17 +25,17 @@ import {
 } from "./piece.ts";
 
 /**
- * How long this side keeps the owner's pieces after its last get, in milliseconds: the next get finds them, and an idle
- * session holds none.
+ * How long this side keeps the owner's pieces after its last get, in milliseconds. The next get finds them, and an idle
+ * session holds no pieces.
  */
 const keepPiecesMs = 200;
-/** Pieces of one direction under way: those in the owner's slots, and read ones that wait to be opened. */
+/** Pieces of one direction under way: those in the owner's slots, and read pieces that wait to be opened. */
 const mostUnderWay = piecesInFlight + 2;
 
 /**
- * This side's gets and puts on one sealed session. No memory of a user is ever registered for the peer: the owner seals
- * into staging memory, from where this side reads and opens, or this side seals into its own, from where the owner
- * does (docs/design/security.md).
+ * This side's gets and puts on one sealed session. No memory of a user is ever registered for the peer. For a get the
+ * owner seals into its staging memory, and this side reads and opens. For a put this side seals into its staging
+ * memory, and the owner reads and opens (docs/design/security.md).
  */
 export class SessionMover implements SealedMover {
   readonly #peer: PeerLink;
@@ -60,13 +60,13 @@ export class SessionMover implements SealedMover {
 
   start(plan: SealedPlan): { stop(): void } {
     const window = plan.op === "get" ? this.#gets : this.#puts;
-    // A short one waits for nobody: it needs no staging memory.
+    // A short transfer does not wait: it needs no staging memory.
     const transfer = new SealedTransfer(plan, bytesIn(plan.parts) <= inlineBytes ? this.#inline : window);
     transfer.start();
     return transfer;
   }
 
-  /** The session has ended: its requests have, too. */
+  /** The session has ended, and its requests with it. */
   end(): void {
     this.#ended = true;
     this.#cancelRelease?.();
@@ -107,18 +107,18 @@ export class SessionMover implements SealedMover {
     const place = await Staging.of(port, services.limits.memoryBytes).readable.take(account);
     try {
       if (transfer.stopped) return;
-      // There are no keys after the end. The request fails then, and says why the session has ended.
+      // There are no keys after the end. The request then fails with the reason of the session's end.
       const at = this.#ended ? [] : this.#lay(piece, place);
       await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), ...at]);
       transfer.onMoved(piece.bytes);
     } finally {
-      // The owner may still read after a request that was given up. It finds another piece then: ciphertext that its tag
-      // does not open.
+      // The owner may still read after a cancelled request. It then finds another piece: ciphertext that does not match
+      // its tag.
       place.giveBack();
     }
   }
 
-  /** Lays a piece where the owner can read it, and says where that is. */
+  /** Puts a piece where the owner can read it, and returns its place. */
   #lay({ local, bytes, ranges }: Piece, place: StagingPiece): unknown[] {
     const target = place.memory.subarray(0, bytes);
     const context = pieceContext("put", ranges);
@@ -131,8 +131,8 @@ export class SessionMover implements SealedMover {
   }
 
   /**
-   * The owner keeps the pieces that this side has read until it hears that they are not needed. Others may wait for their
-   * memory, even others of this side: so it hears that while some are under way.
+   * The owner keeps the pieces that this side has read until they are released. Others may wait for their memory, even
+   * others of this side. They are therefore released even while some are under way.
    */
   #releaseSoon(): void {
     if (this.#ended || this.#cancelRelease !== undefined) return;
@@ -164,14 +164,14 @@ function numbersOf({ ranges }: Piece): unknown[] {
   return ranges.flatMap(({ key, offset, bytes }) => [key, offset, bytes]);
 }
 
-/** How the pieces of a transfer travel. */
+/** The way of a sealed transfer's pieces. */
 interface SealedWay {
   readonly turns: Turns;
   readonly hasRoom: boolean;
   move(transfer: SealedTransfer, piece: Piece): Promise<void>;
 }
 
-/** A transfer whose chunks are sealed pieces. It ends when no piece is under way and none will be. */
+/** A transfer with sealed pieces as chunks. It ends when no piece is under way and no piece follows. */
 class SealedTransfer extends ChunkedTransfer {
   readonly op: "get" | "put";
   readonly pieces: PieceQueue;
@@ -193,7 +193,7 @@ class SealedTransfer extends ChunkedTransfer {
     return this.pieces.remaining;
   }
 
-  /** The window of the session bounds them. */
+  /** The window of the session limits them. */
   override get maxInFlight(): number {
     return Number.POSITIVE_INFINITY;
   }
@@ -237,18 +237,18 @@ class SealedTransfer extends ChunkedTransfer {
 type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: () => void) => Promise<void>;
 
 /**
- * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next one is
- * asked for when the ciphertext of one has been read. So it is sealed and read while that one is opened.
+ * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next piece
+ * is requested when the ciphertext of one has been read. It is sealed and read while the former one is opened.
  */
 class PieceWindow implements SealedWay {
   readonly turns = new Turns();
   readonly #move: Move;
   readonly #onRest: () => void;
-  /** The owner's places that are free. */
+  /** The owner's free places. */
   readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
   #underWay = 0;
 
-  /** `onRest` is called when a piece has moved and no more wait. */
+  /** `onRest` is called when a piece has moved and no transfer waits. */
   constructor(move: Move, onRest: () => void = () => {}) {
     this.#move = move;
     this.#onRest = onRest;
@@ -262,7 +262,7 @@ class PieceWindow implements SealedWay {
     return this.#slots.length > 0 && this.#underWay < mostUnderWay;
   }
 
-  /** Moves a piece through a slot, of which one is free. */
+  /** Moves a piece through a slot. A slot must be free. */
   async move(transfer: SealedTransfer, piece: Piece): Promise<void> {
     const slot = this.#slots.pop() as number;
     let isFree = false;

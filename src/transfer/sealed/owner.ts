@@ -27,11 +27,12 @@ import {
 } from "./piece.ts";
 
 /**
- * How long a piece is kept for a peer that gets nothing more, in milliseconds. A peer that reads and computes meanwhile is
- * vouched for by its guard for 30 s; one that reads later finds ciphertext of another piece, which its tag does not open.
+ * How long a piece is kept for a peer that gets no more pieces, in milliseconds. The guard vouches for 30 s for a peer
+ * that reads and computes meanwhile. A peer that reads later finds ciphertext of another piece, which does not match
+ * its tag.
  */
 const mostUnreadMs = 60_000;
-/** Puts of one session under way, those included that were given up and still wait for memory or for their bytes. */
+/** Puts of one session under way, including cancelled ones that still wait for memory or for their bytes. */
 const mostOpening = 2 * piecesInFlight;
 
 /** A request for a piece. */
@@ -41,8 +42,8 @@ interface Wanted {
 }
 
 /**
- * The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. Each access
- * is checked against what was granted when the peer asks, and again when bytes are put in place.
+ * The owner's side of the sealed transfers of one session: seals pieces that the peer gets, and opens pieces that it
+ * puts. Each access is checked against the grants when the peer asks, and again when bytes are put in place.
  */
 export class SessionOwner implements SealedOwner {
   readonly #peer: PeerLink;
@@ -90,7 +91,7 @@ export class SessionOwner implements SealedOwner {
     if (former?.call.open === true)
       return fail(call, "invalid_argument", `getPiece: piece ${slot} is being sealed already`);
     this.#wanted.set(slot, { call, ranges });
-    // The former was given up while it waited for memory: its wait goes on for this one.
+    // The former request was cancelled while it waited for memory. Its wait now serves this one.
     if (former === undefined) await this.#sealInto(slot);
   }
 
@@ -107,7 +108,7 @@ export class SessionOwner implements SealedOwner {
       const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
       const target = place.memory.subarray(0, bytes.byteLength);
       const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
-      // Again: what a file lost meanwhile was read as zeros.
+      // Checked again: bytes that a file lost meanwhile were read as zeros.
       grantedViews(this.#peer, "read", ranges);
       call.settle({ value: sealedParts(place, seal) });
     } catch (error) {
@@ -117,7 +118,7 @@ export class SessionOwner implements SealedOwner {
     }
   }
 
-  /** Staging memory that is to be sealed into at once: the peer may release the slot in a later turn. */
+  /** Staging memory for sealing at once: the peer may release the slot in a later turn. */
   async #placeFor(slot: number): Promise<StagingPiece> {
     const { port, account, services } = this.#peer;
     await pieceTurns.next();
@@ -125,7 +126,7 @@ export class SessionOwner implements SealedOwner {
     return (this.#pieces[slot] ??= await readable.take(account));
   }
 
-  /** Takes the pieces back when the peer has got nothing for `mostUnreadMs`: it may never say that it is done. */
+  /** Takes the pieces back when the peer has requested no piece for `mostUnreadMs`: it may never release them. */
   #releaseAfter(ms: number): () => void {
     const onTimer = (): void => {
       const leftMs = this.#lastGetMs + mostUnreadMs - this.#clock.now();
@@ -151,7 +152,7 @@ export class SessionOwner implements SealedOwner {
   }
 }
 
-/** The bytes are in place. What a file has lost meanwhile is not: it is asked again. */
+/** The bytes are in place, except those that a file has lost meanwhile: the grant is checked again. */
 function settlePut(peer: PeerLink, ranges: readonly PieceRange[], call: IncomingCall): void {
   grantedViews(peer, "write", ranges);
   call.settle({ value: undefined });
@@ -172,7 +173,7 @@ function grantedViews(
   );
 }
 
-/** Key, offset and length of each range; undefined where they have another form, or more bytes than a piece. */
+/** Key, offset and length of each range; undefined for another form, or for more bytes than a piece. */
 function asRanges(value: unknown): PieceRange[] | undefined {
   if (!Array.isArray(value) || value.length === 0 || value.length % 3 !== 0) return undefined;
   if (value.length > 3 * maxRanges) return undefined;
@@ -206,7 +207,7 @@ function asOffered([numbers, ...rest]: readonly unknown[]): OfferedPiece | undef
   return ranges === undefined || at === undefined ? undefined : { ranges, at };
 }
 
-/** Ranges whose bytes travel in the message itself. */
+/** Ranges with bytes that travel in the message itself. */
 function asInlineRanges(numbers: unknown): PieceRange[] | undefined {
   const ranges = asRanges(numbers);
   return ranges !== undefined && rangeBytes(ranges) <= inlineBytes ? ranges : undefined;
@@ -258,7 +259,7 @@ export const putPieceMethod = builtinMethod<
   },
 );
 
-/** Serves `releasePieces`: the peer reads none of its pieces any more, or none of those in the slots that it names. */
+/** Serves `releasePieces`: the peer no longer reads its pieces, or those in the slots that it names. */
 export const releasePiecesMethod = builtinMethod<readonly number[]>(
   "releasePieces",
   (parts) => {

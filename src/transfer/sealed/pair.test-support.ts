@@ -13,7 +13,7 @@ import type { PieceCiphers } from "../control/sealed-bulk.ts";
 import { SessionMover } from "./mover.ts";
 import { getPieceMethod, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
 
-/** Ciphers of Node's, for one key in both directions. Nobody but tests may use one key so. */
+/** Ciphers of Node, for one key in both directions. Only tests may use one key in this way. */
 export function testCiphers(key: Uint8Array = randomBytes(32)): PieceCiphers {
   let counter = 0;
   const nonce = (n: number) => {
@@ -53,7 +53,7 @@ const methods: Readonly<Record<number, ServedMethod>> = {
   [builtin.releasePieces]: releasePiecesMethod,
 };
 
-/** What is registered at a port: its buffer, and what peers may do. */
+/** A registration at a port: its buffer, and the rights of peers. */
 interface Registered {
   readonly memory: ArrayBufferLike;
   readonly access: number;
@@ -66,24 +66,24 @@ export class SealedPair {
   readonly owner = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, layout);
   readonly mover = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, layout);
   readonly registered: Registered[] = [];
-  /** What the owner has granted, by key: `check` of a session's grants. */
+  /** The grants of the owner, by key: `check` of a session's grants. */
   readonly grants = new Map<
     bigint,
     { readonly region: Pick<RegionCore, "segments">; readonly may: string }
   >();
   /** Requests as they were sent. */
   readonly asked: { readonly method: number; readonly input: readonly unknown[] }[] = [];
-  /** The same as the owner has them. */
+  /** The same at the owner. */
   readonly served: IncomingCall[] = [];
   /** Changes an answer on its way. */
   onAnswer: (method: number, value: unknown) => unknown = (_method, value) => value;
   /** Called before a request is served. */
   onRequest: (method: number, input: readonly unknown[]) => unknown = (_method, input) => input;
-  /** Stands for the peer in the owner's memory. */
+  /** The owner's account of the peer. */
   readonly ownerAccount = {};
-  /** The same in the mover's. */
+  /** The mover's account of the peer. */
   readonly moverAccount = {};
-  /** The clock by which the owner takes back what its peer does not release. */
+  /** The owner's clock: for pieces that its peer does not release. */
   readonly ownerClock = new FakeClock();
   readonly sessionMover: SessionMover;
   readonly #sealedOwner: SessionOwner;
@@ -151,7 +151,7 @@ export class SealedPair {
     return this.#request(method, input as readonly unknown[]).catch((error: RpcError) => error.code);
   }
 
-  /** Moves bytes, and says how many are in place at the end, and why no more are. */
+  /** Moves bytes. Returns how many are in place at the end, and the error that stopped the rest. */
   move(
     op: "get" | "put",
     parts: readonly {

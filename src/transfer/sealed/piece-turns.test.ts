@@ -31,7 +31,7 @@ it("gives a later turn to one at a time, in the order of asking", async () => {
   const at = served.map(([, now]) => now as number);
   expect(served.map(([name]) => name)).toEqual(["a", "b", "c"]);
   expect(new Set(at).size).toBe(3);
-  // What was to be sent in this turn leaves first.
+  // Messages of this turn leave first.
   expect(Math.min(...at)).toBeGreaterThan(0);
   expect(at).toEqual(at.toSorted((one, other) => one - other));
 });

@@ -20,20 +20,20 @@ export const maxRanges = 1024;
 /** Up to this length bytes travel in the sealed message itself: a second round trip costs more. */
 export const inlineBytes = 8 * 1024;
 
-/** Transfers that are longer are cut, so that some of it is sealed while the rest is read. */
+/** Longer transfers are cut, so that one part is sealed while the other is read. */
 const shortestBytes = pieceBytes / 4;
 
-/** What one sealing covers: ranges of the owner's memory, and the mover's memory for them, in the same order. */
+/** The content of one sealing: ranges of the owner's memory, and the mover's memory for them, in the same order. */
 export interface Piece {
   readonly ranges: readonly PieceRange[];
   readonly local: readonly Uint8Array[];
   readonly bytes: number;
 }
 
-/** Who seals, and what for: the first word of what is authenticated beside the bytes. */
+/** The purpose of a sealing: the first word of the authenticated data beside the bytes. */
 export const sealedFor = { get: 1, put: 2, body: 3 } as const;
 
-/** What is authenticated beside the bytes of a piece: the purpose, and each range as key, offset and length. */
+/** The authenticated data beside the bytes of a piece: the purpose, and each range as key, offset and length. */
 export function pieceContext(op: "get" | "put", ranges: readonly PieceRange[]): Uint8Array {
   const words = new BigUint64Array(1 + 3 * ranges.length);
   words[0] = BigInt(sealedFor[op]);
@@ -46,12 +46,12 @@ export function pieceContext(op: "get" | "put", ranges: readonly PieceRange[]): 
   return new Uint8Array(words.buffer);
 }
 
-/** What is authenticated beside a body that travels as one piece. */
+/** The authenticated data beside a body that travels as one piece. */
 export function bodyContext(bytes: number): Uint8Array {
   return new Uint8Array(BigUint64Array.of(BigInt(sealedFor.body), BigInt(bytes)).buffer);
 }
 
-/** Bytes of one local view and the range of the owner's memory that they are for. */
+/** The bytes of one local view, and their range in the owner's memory. */
 interface SealedExtent {
   readonly key: bigint;
   readonly offset: number;
@@ -82,8 +82,8 @@ export class PieceQueue {
   }
 
   /**
-   * The length of the next piece. The first one is short, so that it can be read soon, and so are the last ones: some are
-   * sealed while others are read.
+   * The length of the next piece. The first piece is short, so that it can be read soon. The last ones are short, too:
+   * some are sealed while others are read.
    */
   get nextBytes(): number {
     const { remaining } = this;
@@ -144,23 +144,23 @@ function copyAll(views: readonly Uint8Array[], target: Uint8Array): number {
   return at;
 }
 
-/** The views as one where they are one. */
+/** The only view, if there is exactly one. */
 export function onlyView(views: readonly Uint8Array[]): Uint8Array | undefined {
   return views.length === 1 ? views[0] : undefined;
 }
 
-/** Where views are put together before they are sealed. Private, and used within one turn. */
+/** Memory in which views are joined before sealing. Private, and used within one turn. */
 export const gatherMemory = new Uint8Array(pieceBytes);
 
-/** Pieces of one session and direction for which their maker has memory: some are made while others are read. */
+/** Pieces of one session and direction that have memory at their maker: some are made while others are read. */
 export const piecesInFlight = 4;
 
 const tagBytes = 16;
 
-/** How many values `sealedParts` gives. */
+/** The number of values from `sealedParts`. */
 const sealedPartCount = 4;
 
-/** Where a sealed piece lies and what opens it, as it travels. */
+/** The wire form of a sealed piece: its place, and the data that opens it. */
 export function sealedParts(
   place: StagingPiece,
   { counter, tag }: Pick<SealedPiece, "counter" | "tag">,
@@ -179,26 +179,26 @@ export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefine
   return { key, address, counter, tag };
 }
 
-/** The ciphertext is not what its owner has sealed. */
+/** The error for ciphertext that its owner has not sealed. */
 export function forged(op: string, { peerName }: Pick<PeerLink, "peerName">): RpcError {
   const message = `${op}: bytes from ${peerName} were changed on their way: their tag is wrong`;
   return new RpcError({ code: "data_loss", message });
 }
 
-/** A piece that lies at the peer, and what becomes of it here. */
+/** A piece that lies at the peer, and its target here. */
 interface PieceArrival extends OfferedPiece {
   /**
-   * Where its bytes go, asked before it is pulled and again before it is opened; undefined where nobody wants them any
-   * more. What this throws fails the piece.
+   * The target of its bytes, asked before the piece is pulled and again before it is opened; undefined where the piece
+   * is not wanted. An error that this throws fails the piece.
    */
   target(): readonly Uint8Array[] | undefined;
-  /** It is here: the peer may use its memory again. */
+  /** The piece was read: the peer may use its memory again. */
   onRead?(): void;
 }
 
 /**
- * Pulls a piece into private memory and opens it from there into its place, in a turn of its own. When the promise
- * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched.
+ * Pulls a piece into private memory and opens it from there into its place, in a separate turn. When the promise
+ * settles, no operation of the piece is under way. False: the piece is not wanted, and its place was not touched.
  */
 export async function openPiece(
   op: "get" | "put",
@@ -217,7 +217,7 @@ export async function openPiece(
     await pieceTurns.next();
     const views = piece.target();
     if (views === undefined) return false;
-    // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.
+    // One view takes the bytes without a copy, and is zeros where the tag is wrong; several views are then not touched.
     const only = onlyView(views);
     const context = pieceContext(op, ranges);
     if (!opener.open(at.counter, at.tag, source, only ?? source, context)) throw forged(op, peer);
@@ -229,8 +229,8 @@ export async function openPiece(
 }
 
 /**
- * Reads the ciphertext of a piece into private memory, where it can be opened: memory that others can write must not be
- * opened, as it may change while its tag is checked.
+ * Reads the ciphertext of a piece into private memory, where it can be opened. Memory that others can write must not be
+ * opened, because it may change while its tag is checked.
  */
 export function pullPiece(
   port: Port,
@@ -245,10 +245,10 @@ export function pullPiece(
       op: "read",
       address,
       extents: [{ local: own.registered, offset: own.offset, bytes, key, remote }],
-      // One chunk, as a piece is of no use before all of it is there. While it is opened, the next one is under way.
+      // One chunk, because only a whole piece can be opened. While it is opened, the next piece is under way.
       pacing: { chunkBytes: Math.min(pieceBytes, port.maxTransferBytes), inFlight: 1 },
       listener: {
-        // A read cannot be recalled, and its memory is given back when it has ended.
+        // A posted read cannot be cancelled, and its memory is given back when it has ended.
         stopped: () => false,
         onMoved(more) {
           moved += more;

@@ -25,7 +25,7 @@ it("asks for the next piece when it has read one, before it opens that", async (
     return open(...args);
   };
   await all.move("get", [{ key, offset: 0, local: [new Uint8Array(bytes)] }]);
-  // This one, those in the owner's slots, and those that were read and wait for their turn.
+  // This piece, those in the owner's slots, and read pieces that wait for their turn.
   expect(Math.min(...ahead.slice(0, pieces / 2))).toBeGreaterThan(piecesInFlight);
   expect(Math.max(...ahead)).toBeLessThanOrEqual(piecesInFlight + 2);
 });

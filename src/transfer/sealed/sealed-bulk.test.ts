@@ -17,7 +17,7 @@ afterEach(() => {
   for (const each of pairs.splice(0)) each.close();
 });
 
-/** A piece as it travels. */
+/** The wire form of a piece. */
 type SealedParts = [key: bigint, address: bigint, counter: number, tag: Uint8Array];
 
 const key = 77n;
@@ -39,7 +39,7 @@ const whole = (views: readonly Uint8Array[]) => Buffer.concat(views);
 
 const takeAll = (pool: PiecePool, account: object, pieces: number) =>
   Promise.all(Array.from({ length: pieces }, () => pool.take(account)));
-/** What one peer may have, as much as it leaves for others. */
+/** The most that one peer may have: as much as it leaves for others. */
 const mostOfPeer = (16 * 1024 * 1024) / pieceBytes;
 
 describe("sealed bulk", () => {
@@ -132,13 +132,13 @@ describe("sealed bulk", () => {
       const there = new Uint8Array(100_000).fill(1);
       all.grant(key, "read write", there);
       const spoil = () => {
-        // Each piece of each readable slab: this one is somewhere there.
+        // Each piece of each readable slab: this piece is one of them.
         for (const { memory, access: rights } of all.registered)
           if (rights === access.remoteRead)
             for (let piece = 0; piece < memory.byteLength; piece += pieceBytes)
               (new Uint8Array(memory)[piece + at] as number) ^= 0x80;
       };
-      // Not with `releasePieces`, which may come at any time: twice would be back to what it was.
+      // Not with `releasePieces`, which may come at any time: two changes would restore the original.
       all.onAnswer = (method, value) => {
         if (method === builtin.getPiece) spoil();
         return value;
@@ -240,7 +240,7 @@ describe("sealed bulk", () => {
     expect(moved).toEqual([bytes, 2 * pieceBytes]);
     expect(order).toEqual(["short", "long"]);
     const pools = [all.owner, all.mover].flatMap((port) => [Staging.of(port).own, Staging.of(port).readable]);
-    // A fifth of a second until the pieces are given back, and one until nobody wants the slabs; the bound is for
+    // A fifth of a second until the pieces are given back, and one until the slabs are released. The limit is for
     // machines under load.
     await expect
       .poll(() => pools.map((pool) => [pool.taken, pool.bytes]), { timeout: 20_000 })
@@ -257,7 +257,7 @@ describe("sealed bulk", () => {
     const pool = Staging.of(port).readable;
     const taken = await takeAll(pool, account, mostOfPeer);
     for (const piece of taken.splice(0, 3)) piece.giveBack();
-    // The last pieces wait for those that lie read in other slots, until the owner hears that they are free.
+    // The last pieces wait for read pieces in other slots, until the owner is notified that these are free.
     expect(await all.move(op, [{ key, offset: 0, local: [here] }])).toEqual({
       moved: bytes,
       code: undefined,
@@ -328,7 +328,7 @@ describe("sealed bulk", () => {
       Object.assign(side, { [op === "get" ? "open" : "seal"]: wrapped });
       const bytes = 8 * pieceBytes;
       all.grant(key, "read write", new Uint8Array(bytes));
-      // These requests are answered, unlike those of a session that has ended: so a get would go on for ever.
+      // These requests are answered, unlike those of an ended session: without this a get would never end.
       all.onRequest = (_method, input) => (used > 0 && op === "get" ? [] : input);
       const { moved, code } = await all.move(op, [{ key, offset: 0, local: [new Uint8Array(bytes)] }]);
       expect([used, code]).toEqual([1, "invalid_argument"]);
@@ -388,7 +388,7 @@ describe("sealed bulk", () => {
       "resource_exhausted",
       "resource_exhausted",
     ]);
-    // The first get waits for memory, the second asks for the same piece meanwhile.
+    // The first get waits for memory. Meanwhile the second asks for the same piece.
     const pool = Staging.of(all.owner).readable;
     const taken = await takeAll(pool, all.ownerAccount, mostOfPeer);
     const get = (): Promise<unknown> => all.ask(builtin.getPiece, [[key, 0, 64], 0]);
@@ -459,7 +459,7 @@ describe("staging memory", () => {
     for (let i = 0; i < 200; i++) void pool.take(greedy);
     const honest = await takeAll(pool, {}, mostOfPeer / 2);
     expect(pool.taken).toBe(mostOfPeer * 1.5);
-    // Who has less than it leaves for others passes those who have more.
+    // A peer that has less than it leaves for others passes peers that have more.
     const third = {};
     const thirds = await takeAll(pool, third, mostOfPeer / 4);
     let served = false;
