@@ -22,7 +22,7 @@ async function opened(options: Parameters<typeof Engine.open>[0] = {}): Promise<
 
 let count = 0;
 
-/** A caller that lends a stream to a handler, and an engine that has nothing to do with either. */
+/** A caller that lends a stream to a handler, and an engine without any relation to them. */
 async function lending(handlers: Partial<Handlers>) {
   const owner = await opened({ listen: `mem://owner-${++count}` });
   const server = await opened({
@@ -56,7 +56,7 @@ describe("the requests about byte streams", () => {
     for (const stream of [randomBytes(16), await name.promise]) {
       expect(await failure(asks.next([stream, 0, 0]))).toMatchObject({ code: "not_found" });
       expect(await failure(asks.push([stream, 0, 1, true]))).toMatchObject({ code: "not_found" });
-      // It answers, and stops nothing.
+      // The engine answers, and stops no stream.
       await asks.stop([stream, "cancelled", "ha"]);
     }
     release.resolve();
@@ -96,7 +96,7 @@ describe("the requests about byte streams", () => {
   ] as const)("refuse %s in another form", async (method, inputs) => {
     const { owner } = await lending({});
     new BulkStream(owner, "read", small);
-    // A contract of the same names that checks nothing.
+    // A contract with the same names that checks nothing.
     const Unchecked = service("cinnabar.streams.v1", {
       next: unary({ input: z.unknown() }),
       push: unary({ input: z.unknown() }),
@@ -148,7 +148,7 @@ describe("the requests about byte streams", () => {
           [2 ** 40, 0],
         ] as const)
           expect(await failure(asks.next([stream, seq, taken]))).toMatchObject({ code: "invalid_argument" });
-        // The wrong direction is no stream at all.
+        // For a stream of the other direction the name is unknown.
         expect(await failure(asks.push([stream, 0, 1, false]))).toMatchObject({ code: "not_found" });
         for await (const _ of readable(call, data));
       },
@@ -181,7 +181,7 @@ describe("the requests about byte streams", () => {
   });
 
   it("give a reader an error where the caller's answers are nonsense", async () => {
-    // A caller by hand: its service has the names, and says that a chunk is longer than it can be.
+    // A caller by hand: its service has the same names, and reports a chunk that is longer than possible.
     const failed = deferred<unknown>();
     const { owner, lend } = await lending({
       async up({ data }, call) {

@@ -4,7 +4,7 @@ import { type NextChunk, RingReader, RingWriter } from "../src/byte-stream/ring.
 
 const shape = { chunkBytes: 8, chunks: 2 };
 
-/** A question of the other side, and what it was answered. */
+/** A question of the other side, and its answer. */
 class Asked<T> extends Question<T> {
   said: unknown = "none yet";
 

@@ -12,7 +12,7 @@ import { bulkStreamBrand } from "../src/contract/stream-kind.ts";
 const problems = (schema: z.ZodType, value: unknown) =>
   schema.safeParse(value).error?.issues.map(({ message }) => message);
 
-/** What the codec makes of a granted region, as far as the check looks. */
+/** The codec's form of a granted region, as far as the check reads it. */
 function ringOf(byteLength: number, access: "read" | "write" | "read_write"): RemoteRegionLike {
   const brand = Symbol.for("cinnabar.RemoteRegion");
   return { [brand]: true, byteLength, access } as unknown as RemoteRegionLike;

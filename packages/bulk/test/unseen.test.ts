@@ -54,7 +54,7 @@ it("the requests of a byte stream are nobody's calls: no middleware has them, no
 });
 
 it("a handler that reads a byte stream begins no async context, which would make all promises dearer", async () => {
-  // Modules of their own: others in this process may have asked for contexts.
+  // Fresh modules: others in this process may have asked for contexts.
   vi.resetModules();
   const { Engine, implement, service, unary } = await import("cinnabar/standard");
   const { BulkStream, bulkStream, readable } = await import("cinnabar-bulk/standard");

@@ -39,7 +39,7 @@ const streamFields = {
   chunks: integer(minChunks, maxChunks, 3),
 } satisfies FieldsOf<BulkStreamOptions>;
 
-/** A stream as the side that moves its bytes sees it. */
+/** A stream as the side that moves its bytes needs it. */
 interface SentStream {
   /** The address of the handler's engine. */
   readonly peer: string;
@@ -85,10 +85,10 @@ const served = implement(ByteStreams, {
   },
 });
 
-/** A stream that was encoded, for a log say, may be forgotten without a call. Then its region ends with it. */
+/** A stream that was encoded without a call, for example for a log, may be lost. Then its region ends with it. */
 const encoded = new FinalizationRegistry<Region>((region) => region.dispose());
 
-/** Engines that serve the requests of the other sides. */
+/** Engines that serve requests for their streams. */
 const serving = new WeakSet<Engine>();
 
 function serveStreams(engine: Engine): void {
@@ -98,8 +98,8 @@ function serveStreams(engine: Engine): void {
 }
 
 /**
- * A byte stream of any length between the caller and a handler, while a call runs. With "read" the handler reads what
- * the caller writes into `writable`. With "write" the handler writes what the caller reads from `readable`.
+ * A byte stream of any length between the caller and a handler, while a call runs. With "read" the caller writes into
+ * `writable`, and the handler reads. With "write" the handler writes, and the caller reads from `readable`.
  *
  * A stream goes into the input of one call, where the contract says `bulkStream(…)`, and ends with the call. The
  * handler's side moves the bytes by one-sided transfers, through a ring of chunks in the caller's memory.
@@ -126,7 +126,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
   readonly #readable: ReadableStream<Uint8Array> | undefined;
 
   static {
-    // The encoder asks for it. Editors need not offer it.
+    // The encoder reads it. Editors need not offer it.
     Object.defineProperty(BulkStream.prototype, "toJSON", {
       value(this: BulkStream) {
         return this.#describe();
@@ -156,7 +156,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
       this.#writable = new WritableStream<Uint8Array>({
         start: (controller) => {
           this.#failWritable = (error) => controller.error(error);
-          // `abort` of the sink waits for a write, and that may wait for room.
+          // `abort` of the sink waits for a write, and the write may wait for room.
           const { signal } = controller as unknown as { readonly signal: AbortSignal };
           signal.addEventListener("abort", () => writer.abort(signal.reason));
         },
@@ -178,7 +178,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
   #failWritable: (error: RpcError) => void = () => {};
 
   /**
-   * Where the caller writes what the handler reads. `close` resolves when the handler has read everything; `abort`
+   * The caller's end of a stream that the handler reads. `close` resolves when the handler has read everything; `abort`
    * fails the handler's side with the reason.
    *
    * @throws TypeError when the handler writes this stream.
@@ -189,7 +189,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
   }
 
   /**
-   * Where the caller reads what the handler writes. It is a byte stream, so readers may bring their own buffer.
+   * The caller's end of a stream that the handler writes. It is a byte stream, so readers may bring their own buffer.
    * Cancelling it fails the handler's side with the reason.
    *
    * @throws TypeError when the handler reads this stream.
@@ -199,7 +199,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
     return this.#readable as never;
   }
 
-  /** What a request carries. The ring is exposed when the stream is first encoded. */
+  /** The descriptor for a request. The ring is exposed when the stream is first encoded. */
   #describe(): StreamDescriptor<Region> {
     const ring = this.#region ?? this.#expose();
     return { stream: this.#name, ...this.#shape, ring };

@@ -13,15 +13,15 @@ export interface ChunkSource {
    * The unread bytes of the oldest chunk, at least one; undefined after the last. Rejects when the stream has failed.
    */
   peek(): Promise<Uint8Array | undefined>;
-  /** `bytes` of them were copied out. A chunk that is used up is returned to the writer. */
+  /** `bytes` of them were copied out. A used chunk is returned to the writer. */
   use(bytes: number): void;
-  /** The reader gives up. */
+  /** The reader cancels. */
   cancel(reason: unknown): void;
 }
 
-/** What the source may do to its stream. */
+/** The source's access to its stream. */
 export interface ReadableControl {
-  /** Fails the stream now, whether somebody reads or not. */
+  /** Fails the stream now, even without a reader. */
   fail(error: unknown): void;
 }
 
@@ -31,8 +31,8 @@ export function webStreams(): typeof import("node:stream/web") {
 }
 
 /**
- * A readable byte stream over chunks. It requests nothing before somebody reads. A reader with a buffer of its own gets
- * the bytes copied into it.
+ * A readable byte stream over chunks. It requests no chunk before the first read. A reader with its own buffer gets the
+ * bytes copied into it.
  */
 export function chunkReadable(open: (control: ReadableControl) => ChunkSource): ReadableStream<Uint8Array> {
   let source!: ChunkSource;
@@ -58,7 +58,7 @@ function deliver(controller: ByteController, bytes: Uint8Array): number {
   const request = controller.byobRequest;
   const view = request?.view;
   if (request == null || view == null) {
-    // The stream transfers the buffer, so it needs one of its own.
+    // The stream transfers the buffer, so it needs a copy.
     controller.enqueue(bytes.slice());
     return bytes.byteLength;
   }

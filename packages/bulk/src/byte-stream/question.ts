@@ -1,18 +1,18 @@
 import type { RpcError } from "cinnabar/standard";
 
-/** What a question is answered with. */
+/** The answer to a question. */
 export type Answer<T> = { readonly value: T; readonly error?: undefined } | { readonly error: RpcError };
 
 /**
- * A request of the side that moves the bytes. It stays unanswered while this side must wait: for room, or for bytes. The
- * end of the call that has the stream answers it at the latest.
+ * A request of the side that moves the bytes. It stays unanswered while this side must wait for room, or for bytes. The
+ * end of the stream's call answers it at the latest.
  */
 export class Question<T> {
   #answer: Answer<T> | undefined;
   #resolve: ((value: T) => void) | undefined;
   #reject: ((error: RpcError) => void) | undefined;
 
-  /** Whether an answer is still awaited. */
+  /** Whether an answer is still expected. */
   get open(): boolean {
     return this.#answer === undefined;
   }
@@ -24,7 +24,7 @@ export class Question<T> {
     else this.#reject?.(answer.error);
   }
 
-  /** The answer as the handler of the request returns it: at once where it is there. Throws the error. */
+  /** The answer as the handler of the request returns it: at once if it is known. Throws the error. */
   get answer(): T | Promise<T> {
     const answer = this.#answer;
     if (answer === undefined)

@@ -24,21 +24,21 @@ const openBuffers = 2;
 /** The most requests of byte streams that wait for answers of one peer. They leave room for other control requests. */
 const maxRequests = 256;
 
-/** How many requests of byte streams wait for each peer, by its address. Peers for which none waits are not in it. */
+/** How many requests of byte streams wait for each peer, by its address. Peers without waiting requests are absent. */
 const waiting = new Map<string, number>();
 
 /** Streams that a handler has opened. */
 const opened = new WeakSet<RemoteStream>();
 
-/** A stream that a handler has opened: where its ring is, and how its other side is asked. */
+/** A stream that a handler has opened: its ring, and the client for its other side. */
 class OpenStream {
   readonly descriptor: StreamDescriptor<RemoteRegionLike>;
   readonly #call: CallContext;
   readonly #client: Client<typeof ByteStreams>;
 
   /**
-   * The caller chose the length of the chunks. So their memory here counts towards `limits.maxPullBytes`, until the call
-   * is answered.
+   * The caller chose the length of the chunks. Their memory here therefore counts towards `limits.maxPullBytes`, until
+   * the call is answered.
    *
    * @throws TypeError when the argument is not a stream of that direction; RpcError `failed_precondition` when it is open
    * already, `resource_exhausted`, or the error that ended the call.
@@ -55,11 +55,11 @@ class OpenStream {
     call.reserve(openBuffers * this.descriptor.chunkBytes);
     opened.add(stream);
     this.#call = call;
-    // Its requests say themselves what ends them.
+    // Each of its requests has its own time limit and signal.
     this.#client = call.callerClient(ByteStreams, { inherit: false });
   }
 
-  /** The memory of one of the chunks that it holds here. */
+  /** The memory of one of its chunks at this side. */
   takeBuffer(): OwnMemory {
     return new OwnMemory(this.descriptor.chunkBytes, "the byte stream");
   }
@@ -86,24 +86,24 @@ class OpenStream {
     return this.#answered(this.#client.push([this.descriptor.stream, seq, bytes, last], this.#begin()));
   }
 
-  /** Tells the caller that this side gives the stream up. If that fails, nothing changes. */
+  /** Notifies the caller that this side stops the stream. If that fails, nothing changes. */
   stop(error: RpcError): void {
     if (this.#call.signal.aborted) return;
     this.#client.stop(stopOf(this.descriptor.stream, error), this.#options).catch(() => {});
   }
 
-  /** The error of an answer that no honest peer gives. */
+  /** The error for an answer that no honest peer gives. */
   unexpected(): RpcError {
     return streamError("internal", `${this.#call.peer} sent a malformed answer about a byte stream`);
   }
 
-  /** What ends a request with the call. */
+  /** The options that end a request with the call. */
   get #options(): { timeoutMs: number; signal: AbortSignal } {
     const { timeLeftMs, signal } = this.#call;
     return { timeoutMs: Math.min(Math.max(1, timeLeftMs), maxTimeoutMs), signal };
   }
 
-  /** A request begins that may wait for long. */
+  /** Begins a request that may wait for long. */
   #begin(): { timeoutMs: number; signal: AbortSignal } {
     const { peer } = this.#call;
     const requests = waiting.get(peer) ?? 0;
@@ -127,7 +127,7 @@ class OpenStream {
     try {
       return await answer;
     } catch (error) {
-      // What ended the call is the reason, where it has ended against the will of the handler.
+      // If the call has ended against the handler's will, its error is the reason.
       const { signal } = this.#call;
       throw signal.aborted ? signal.reason : error;
     } finally {
@@ -165,7 +165,7 @@ export function writable(call: CallContext, stream: RemoteStreamLike<"write">): 
   return new WritableStream<Uint8Array>({
     start(controller) {
       writer = new RemoteWriter(open, (error) => controller.error(error));
-      // `abort` of the sink waits for a write, and that may wait for room.
+      // `abort` of the sink waits for a write, and the write may wait for room.
       const { signal } = controller as unknown as { readonly signal: AbortSignal };
       signal.addEventListener("abort", () => writer.abort(signal.reason));
     },
@@ -177,13 +177,13 @@ export function writable(call: CallContext, stream: RemoteStreamLike<"write">): 
   });
 }
 
-/** Gets the caller's chunks one after another, each while the one before is being read. Starts when somebody reads. */
+/** Gets the caller's chunks in order, each while the former one is being read. Starts with the first read. */
 class RemoteReader implements ChunkSource {
   readonly #stream: OpenStream;
   readonly #control: ReadableControl;
   readonly #memory: OwnMemory[] = [];
   readonly #buffers: Uint8Array[] = [];
-  /** Chunks that are here; the first has been used up to `#used`. */
+  /** Received chunks; the first has been used up to `#used`. */
   readonly #ready: Uint8Array[] = [];
   #used = 0;
   #begun = false;
@@ -239,7 +239,7 @@ class RemoteReader implements ChunkSource {
     this.#changed.ring();
   }
 
-  /** Nobody reads the buffers any more. */
+  /** The buffers are no longer read. */
   #letGo(): void {
     for (const memory of this.#memory) memory.dispose();
   }
@@ -255,12 +255,13 @@ class RemoteReader implements ChunkSource {
       const { bytes, last } = await asked;
       if (!last) {
         asked = this.#next(seq + 1, seq);
-        // It may fail before somebody awaits it.
+        // It may fail before it is awaited.
         asked.catch(() => {});
       }
       if (bytes > 0) await this.#pull(seq, bytes);
       if (!last) continue;
-      // The writer is told before the reader that everything is here: a stream succeeds at both sides or at none.
+      // The writer is notified before the reader that all bytes have arrived: a stream succeeds at both sides or fails
+      // at both.
       if (!this.#stopped) await this.#next(seq + 1, seq + 1);
       this.#complete = true;
       this.#changed.ring();
@@ -286,19 +287,18 @@ class RemoteReader implements ChunkSource {
 }
 
 /**
- * Fills a chunk here while the one before moves to the caller. A chunk that is not full yet leaves when nothing else is
- * moving.
+ * Fills a chunk here while the former one moves to the caller. A partial chunk leaves when no other chunk is moving.
  */
 class RemoteWriter {
   readonly #stream: OpenStream;
   readonly #onError: (error: unknown) => void;
   readonly #buffers: readonly OwnMemory[];
-  /** The chunk being filled, and how far. */
+  /** The chunk being filled, and the bytes in it. */
   #seq = 0;
   #filled = 0;
   /** How many chunks the reader has used. */
   #taken = 0;
-  /** The transfer of the chunk before. */
+  /** The transfer of the former chunk. */
   #sending: Promise<void> | undefined;
   #error: { readonly reason: unknown } | undefined;
   #complete = false;
@@ -352,7 +352,8 @@ class RemoteWriter {
   }
 
   /**
-   * Waits until nothing is moving. Sending continues with what was written meanwhile, so that can take several rounds.
+   * Waits until no chunk is moving. Sending continues with bytes that were written meanwhile, so this can take several
+   * rounds.
    */
   async #sent(): Promise<void> {
     while (this.#sending !== undefined && this.#error === undefined) await this.#changed.rung();
@@ -385,7 +386,7 @@ class RemoteWriter {
     return this.#sending;
   }
 
-  /** Nothing is written into the buffers any more. */
+  /** The buffers are no longer written. */
   #letGo(): void {
     for (const memory of this.#buffers) memory.dispose();
   }
@@ -394,7 +395,8 @@ class RemoteWriter {
     const { chunks } = this.#stream.descriptor;
     if (chunk.byteLength > 0) await this.#stream.put(seq, chunk);
     this.#throwIfFailed();
-    // The answer comes when there is room for another chunk; that to the last chunk, when everything was read.
+    // The answer comes when there is room for another chunk. The answer to the last chunk comes when everything was
+    // read.
     const taken = await this.#stream.push(seq, chunk.byteLength, last);
     const isRoom = taken >= this.#taken && taken <= seq + 1 && seq + 1 - taken < chunks;
     if (!isRoom || (last && taken !== seq + 1)) throw this.#stream.unexpected();

@@ -8,7 +8,7 @@ export function chunkOffset({ chunkBytes, chunks }: RingShape, seq: number): num
   return (seq % chunks) * chunkBytes;
 }
 
-/** Lets several wait for one event: room, data, or the end. */
+/** Lets several waiters wait for one event: room, data, or the end. */
 export class Bell {
   #waiting: (() => void)[] = [];
 
@@ -24,7 +24,7 @@ export class Bell {
 }
 
 /**
- * The error of a stream that one side gives up. A reason that is an RpcError keeps its code; anything else becomes
+ * The error of a stream that one side stops. A reason that is an RpcError keeps its code; any other reason becomes
  * `cancelled` with its text.
  */
 export function givenUp(who: string, reason: unknown): RpcError {
@@ -42,7 +42,7 @@ export function endedEarly(): RpcError {
   return streamError("failed_precondition", "the call ended before the byte stream did");
 }
 
-/** The writer's word that a chunk is there. It stays unanswered while the writer must wait. */
+/** The writer's report of a new chunk. It stays unanswered while the writer must wait. */
 interface Pushed {
   readonly question: Question<number>;
   readonly seq: number;
@@ -51,15 +51,15 @@ interface Pushed {
 
 /**
  * The caller's side of a stream that the handler writes: takes chunks out of the ring in its own memory. It answers a
- * `push` when there is room for the next chunk, and the last one when everything was read. The answer is the number of
- * chunks used.
+ * `push` when there is room for the next chunk, and the last `push` when everything was read. The answer is the number
+ * of chunks used.
  */
 export class RingReader implements ChunkSource {
   readonly #shape: RingShape;
   readonly #ring: Uint8Array;
   readonly #control: ReadableControl;
   readonly #filled: number[] = [];
-  /** How many chunks have come, and how many were used up. */
+  /** How many chunks have come; then how many were used. */
   #pushed = 0;
   #taken = 0;
   /** Bytes used of the chunk being read. */
@@ -155,7 +155,7 @@ export class RingReader implements ChunkSource {
 /** Length of a chunk, and whether it is the last. */
 export type NextChunk = readonly [bytes: number, last: boolean];
 
-/** The reader's request for a chunk that is not there yet. */
+/** The reader's request for a chunk that has not come yet. */
 interface Asked {
   readonly question: Question<NextChunk>;
   readonly seq: number;
@@ -163,21 +163,21 @@ interface Asked {
 
 /**
  * The caller's side of a stream that the handler reads: fills the ring in its own memory, and answers `next` when the
- * requested chunk is there. A chunk that is not full yet is handed out when the reader has nothing else to do.
+ * requested chunk has come. A partial chunk is handed out when the reader has no other chunk to read.
  */
 export class RingWriter {
   readonly #shape: RingShape;
   readonly #ring: Uint8Array;
-  /** The chunk being filled, and how far. All chunks before it are sealed. */
+  /** The chunk being filled, and the bytes in it. All chunks before it are sealed. */
   #chunk = 0;
   #filled = 0;
-  /** How many chunks the reader has given back. */
+  /** How many chunks the reader has returned. */
   #taken = 0;
   /** The next chunk that the reader may request. */
   #expected = 0;
   /**
-   * Lengths of the chunks that the reader may still request: a ring full, and an empty last one, which takes no room in
-   * the ring.
+   * Lengths of the chunks that the reader may still request: a full ring, and an empty last chunk, which takes no room
+   * in the ring.
    */
   readonly #sealed: number[] = [];
   /** Number of the last chunk, once it is known. */
@@ -277,7 +277,7 @@ export class RingWriter {
       return;
     }
     if (this.#last >= 0 && seq > this.#last) return this.#finish(asked);
-    // The reader waits for the chunk being filled: it gets what is there.
+    // The reader waits for the chunk being filled, so it gets the bytes in it.
     if (seq === this.#chunk && this.#filled > 0) return this.#seal();
     if (seq >= this.#chunk) return;
     this.#asked = undefined;

@@ -6,17 +6,17 @@ import type { NextChunk } from "./ring.ts";
 export type NextInput = readonly [stream: Uint8Array, seq: number, taken: number];
 /** The writer has put chunk `seq`. */
 export type PushInput = readonly [stream: Uint8Array, seq: number, bytes: number, last: boolean];
-/** The handler's side gives the stream up. */
+/** The handler's side stops the stream. */
 export type StopInput = readonly [stream: Uint8Array, code: string, message: string];
 
 const maxMessageLength = 2048;
 
 /**
- * What the side that moves the bytes asks the side that has the ring. Its names are those of a built-in service: its
- * calls are control requests, which no window and no drain delays.
+ * The requests of the side that moves the bytes to the side with the ring. The names are those of a built-in service:
+ * its calls are control requests, which no window and no drain delays.
  */
 export const ByteStreams = service("cinnabar.streams.v1", {
-  /** The handler reads: answers when the chunk is there, with its length and whether it is the last. */
+  /** The handler reads: answers when the chunk has come, with its length and whether it is the last. */
   next: unary({
     input: parts<NextInput>([isName, isCount, isCount]),
     output: parts<NextChunk>([isCount, isFlag]),
@@ -29,7 +29,7 @@ export const ByteStreams = service("cinnabar.streams.v1", {
   stop: unary({ input: parts<StopInput>([isName, isText, isText]) }),
 });
 
-/** An array of fixed form: what has another form is the fault of the one who sent it. */
+/** An array of fixed form. Another form is the sender's fault. */
 function parts<T extends readonly unknown[]>(checks: readonly ((part: unknown) => boolean)[]): Schema<T> {
   return checkedBy(
     (value) =>
@@ -61,7 +61,7 @@ function isText(part: unknown): boolean {
   return typeof part === "string" && part.length <= maxMessageLength;
 }
 
-/** An error as it travels in `stop`. */
+/** The wire form of an error in `stop`. */
 export function stopOf(stream: Uint8Array, { code, plainMessage }: RpcError): StopInput {
   return [stream, code, plainMessage.slice(0, maxMessageLength)];
 }

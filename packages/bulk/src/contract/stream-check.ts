@@ -12,12 +12,12 @@ import {
   streamNameBytes,
 } from "./stream-kind.ts";
 
-/** What the schema of a byte stream makes of a value: the stream, or the fault as a sentence. */
+/** The result of a byte stream's schema: the stream, or the fault as a sentence. */
 export type CheckedStream =
   | { readonly value: unknown; readonly fault?: undefined }
   | { readonly fault: string };
 
-/** What schemas of all libraries say alike of byte streams. */
+/** The common properties of all libraries' schemas for byte streams. */
 export interface StreamCheck {
   check(value: unknown): CheckedStream;
   /** Its JSON Schema. */
@@ -25,8 +25,8 @@ export interface StreamCheck {
 }
 
 /**
- * A caller's stream stays as it is, since a client sends what it was given. The descriptor in a request becomes a
- * RemoteStream.
+ * A caller's stream is unchanged, because a client sends the value that it was given. The descriptor in a request
+ * becomes a RemoteStream.
  *
  * @throws TypeError for an unknown direction.
  */
@@ -51,7 +51,7 @@ function checkStream(direction: StreamDirection, value: unknown): CheckedStream 
 
 const rings = { read: bulk("read"), write: bulk("write") };
 
-/** Nothing of a request is trusted: the ring has the length of its chunks, and the right of its direction. */
+/** No part of a request is trusted: the ring must have the length of its chunks, and the right of its direction. */
 function checkDescriptor(
   direction: StreamDirection,
   { stream, chunkBytes, chunks, ring }: Partial<StreamDescriptor<unknown>>,

@@ -1,6 +1,6 @@
 import type { RemoteRegionLike } from "cinnabar/contract/standard";
 
-/** What the handler does with a byte stream: "read" or "write". */
+/** The handler's use of a byte stream: "read" or "write". */
 export type StreamDirection = "read" | "write";
 
 /** The ring of a byte stream: chunks of one length, used in turn. */
@@ -14,13 +14,13 @@ export const maxChunkBytes = 2 ** 30;
 export const minChunks = 2;
 export const maxChunks = 64;
 
-/** Length of a stream's name, which is random. Who knows the name has it from the caller, or from the handler. */
+/** Length of a stream's name, which is random. Only the caller and the handler can pass it on. */
 export const streamNameBytes = 16;
 
 /** A stream inside a request. */
 export interface StreamDescriptor<Ring> extends RingShape {
   readonly stream: Uint8Array;
-  /** `chunks * chunkBytes` bytes, granted as the direction says. */
+  /** `chunks * chunkBytes` bytes, granted with the right of the direction. */
   readonly ring: Ring;
 }
 
@@ -30,14 +30,14 @@ export const bulkStreamBrand: unique symbol = Symbol.for("cinnabar.BulkStream");
 /** Marks a RemoteStream. Global, so that copies of the package recognise each other's. */
 export const remoteStreamBrand: unique symbol = Symbol.for("cinnabar.RemoteStream");
 
-/** What a client passes for a contract's `bulkStream(D)`. */
+/** A client's value for a contract's `bulkStream(D)`. */
 export interface BulkStreamLike<D extends StreamDirection = StreamDirection> {
   readonly [bulkStreamBrand]: true;
-  /** What the handler does. */
+  /** The handler's use: "read" or "write". */
   readonly direction: D;
 }
 
-/** What a handler receives for a contract's `bulkStream(D)`. */
+/** A handler's value for a contract's `bulkStream(D)`. */
 export interface RemoteStreamLike<D extends StreamDirection = StreamDirection> {
   readonly [remoteStreamBrand]: true;
   readonly direction: D;
@@ -68,7 +68,7 @@ let descriptorOf: (stream: RemoteStream) => StreamDescriptor<RemoteRegionLike>;
  */
 export class RemoteStream<D extends StreamDirection = StreamDirection> implements RemoteStreamLike<D> {
   readonly [remoteStreamBrand] = true as const;
-  /** What the handler does: "read" or "write". */
+  /** The handler's use: "read" or "write". */
   readonly direction: D;
   readonly #descriptor: StreamDescriptor<RemoteRegionLike>;
 
@@ -76,14 +76,14 @@ export class RemoteStream<D extends StreamDirection = StreamDirection> implement
     descriptorOf = (stream) => stream.#descriptor;
   }
 
-  /** @internal Streams come out of requests. */
+  /** @internal Streams are decoded from requests. */
   constructor(direction: D, descriptor: StreamDescriptor<RemoteRegionLike>) {
     this.direction = direction;
     this.#descriptor = descriptor;
   }
 }
 
-/** What a stream is made of: it has no members for that, which editors would offer to users. */
+/** The content of a stream. A function, because editors would offer members to users. */
 export function remoteDescriptorOf(stream: RemoteStream): StreamDescriptor<RemoteRegionLike> {
   return descriptorOf(stream);
 }

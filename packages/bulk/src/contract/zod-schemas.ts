@@ -9,7 +9,7 @@ export type BulkStreamSchema<D extends StreamDirection> = z.ZodType<RemoteStream
 /**
  * A schema for a byte stream of any length that flows while the call runs. The bytes move by one-sided transfers.
  *
- * `direction` is what the handler does: it reads a `bulkStream("read")` with `readable(call, stream)`, and writes a
+ * `direction` is the handler's use: it reads a `bulkStream("read")` with `readable(call, stream)`, and writes a
  * `bulkStream("write")` with `writable(call, stream)`. The client makes the stream with `new BulkStream(engine,
  * direction)`.
  *
@@ -28,7 +28,7 @@ export type BulkStreamSchema<D extends StreamDirection> = z.ZodType<RemoteStream
  */
 export function bulkStream<D extends StreamDirection>(direction: D): BulkStreamSchema<D> {
   const { check, json } = streamCheck(direction);
-  // On z.unknown() and not on a transform, which has no JSON Schema.
+  // Based on z.unknown(), because a transform has no JSON Schema.
   const schema = z
     .unknown()
     .check((payload) => {
@@ -37,6 +37,6 @@ export function bulkStream<D extends StreamDirection>(direction: D): BulkStreamS
       else payload.issues.push({ code: "custom", message: checked.fault, input: payload.value });
     })
     .meta({ ...json });
-  // A check cannot tell TypeScript the type that it makes.
+  // A check cannot give TypeScript the type that it makes.
   return markCallerMemory(schema as z.ZodType<unknown, unknown> as BulkStreamSchema<D>);
 }
