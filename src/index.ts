@@ -1,5 +1,5 @@
-// The entry `cinnabar`: all of `cinnabar/standard`, with the schemas of memory and bytes made by zod, so that
-// they fit into zod's objects.
+// The entry `cinnabar`: all of `cinnabar/standard`, with schemas of memory and bytes made by zod, so that they fit into
+// zod's objects.
 
 export {
   type BulkSchema,

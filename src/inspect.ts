@@ -1,7 +1,7 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/inspect`: reports on this machine and this process, for operators and tools. No engine is needed. It
-// also has the types of what an engine tells of itself: `stats()` with its parts, open calls, diagnostics.
+// The entry `cinnabar/inspect`: reports on this machine and this process, for operators and tools. No engine is needed.
+// It also has the types of an engine's reports: `stats()` with its parts, open calls, diagnostics.
 
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
 export type { MethodStats } from "./base/observe/call-metrics.ts";

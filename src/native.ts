@@ -1,6 +1,6 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/native`: what packages that build on Cinnabar reach of its addon. No engine is needed.
+// The entry `cinnabar/native`: the parts of the addon for packages that build on Cinnabar. No engine is needed.
 
 export { numericHost } from "./fabric/host.ts";
 export type { NativeError } from "./fabric/libfabric/native-error.ts";

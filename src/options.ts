@@ -1,7 +1,7 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function; and the
-// one checker of option objects and the one way to validate by a schema, for packages that build on Cinnabar.
+// The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function. For
+// packages that build on Cinnabar it also has the checker of option objects and the validation by a schema.
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export { memoryShare } from "./base/flow/engine-limits.ts";

@@ -1,7 +1,7 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/standard`: all of the package, without zod. Its declarations name types of Node, which TypeScript
-// then finds although no `types` of a user's tsconfig.json does.
+// The entry `cinnabar/standard`: all of the package, without zod. Its declarations name types of Node. TypeScript then
+// finds these types without a `types` entry in the user's tsconfig.json.
 
 export type { Logger } from "./base/observe/call-log.ts";
 export { Histogram } from "./base/observe/histogram.ts";
