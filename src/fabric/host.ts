@@ -32,7 +32,7 @@ export async function numericHosts(host: string): Promise<readonly string[]> {
   }
 }
 
-/** An IPv4 address in IPv6 is one of IPv4. "%25" stands for the "%" before a zone (RFC 6874). */
+/** The IPv4 address in an IPv4-mapped IPv6 address. "%25" is the "%" before a zone (RFC 6874). */
 function plainAddress(host: string): string {
   const [, dotted, high, low] =
     /^(?:0:0:0:0:0:|::)ffff:(?:([\d.]+)|([\da-f]{1,4}):([\da-f]{1,4}))$/i.exec(host) ?? [];

@@ -59,7 +59,7 @@ export abstract class InboxPort {
   /** More entries wait elsewhere, and `gather` gets them: the port does not sleep. */
   protected hasMore = false;
   readonly #receiveSlots: number[] = [];
-  /** Receive slots whose entries are in the ring. The next progress frees them. */
+  /** Receive slots that have entries in the ring. The next progress frees them. */
   #delivered: number[] = [];
   /** Entries that are not in the ring yet, oldest first. */
   #inbox: Entry[] = [];
@@ -243,7 +243,7 @@ export abstract class InboxPort {
     return noAbsences;
   }
 
-  /** The kernel does not say who is at the other end. */
+  /** The kernel does not report the process at the other end. */
   processOf(): undefined {}
 
   /** How many addresses are in use. */

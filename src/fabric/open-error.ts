@@ -22,7 +22,7 @@ export function openError(error: NativeError, url: FabricUrl): RpcError {
   });
 }
 
-/** What libfabric's own errors mean to a user who opens a port. */
+/** The meaning of libfabric's own errors for a user who opens a port. */
 const openReasons: Readonly<Record<string, string>> = {
   EACCES: "this user may not listen there; ports below 1024 need a right",
   EADDRINUSE:

@@ -26,7 +26,7 @@ export interface SendListener {
 /** Named from the side that posts it: `read` pulls (a get), `write` pushes (a put). */
 export type TransferOp = "read" | "write";
 
-/** What is posted: contiguous bytes between a local registration and a peer's memory. */
+/** The unit of posted work: contiguous bytes between a local registration and a peer's memory. */
 export interface Extent {
   readonly local: RegisteredMemory;
   /** Offset of the first byte in the local registration. */

@@ -31,8 +31,7 @@ export interface Turns {
  * After `lingerMs` without traffic the ports are armed, and no turn runs until one wakes. Polling has a tenth of the
  * latency of a wake-up or less (docs/design/progress.md). It stops so that an idle engine costs nothing. When other
  * processes need the processors, polling has a hundred times the latency. Then no port spins, a port that wakes is
- * polled in the callback of its descriptor, and the ports are armed as soon as they have no entry. polled in the
- * callback of its descriptor, and the ports are armed as soon as no entry is there.
+ * polled in the callback of its descriptor, and the ports are armed as soon as they have no entry.
  */
 export class Progress implements Turns {
   readonly #ports = new Set<Port>();
@@ -104,8 +103,8 @@ export class Progress implements Turns {
       this.wake();
       return;
     }
-    // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the loop,
-    // but the work after it would then need one more turn, and a check of all descriptors.
+    // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the loop.
+    // The work after it would then need one more turn, and a check of all descriptors.
     this.#disarm(true);
     runDetached(this.#wakeTurn, port);
   }
@@ -305,7 +304,8 @@ export class Progress implements Turns {
       }
       busy ||= port.busy;
     }
-    // A provider may complete posted work only while it is polled, and no descriptor reports it: poll with growing pauses.
+    // A provider may complete posted work only while it is polled, without an event of a descriptor. Poll with growing
+    // pauses.
     if (busy) {
       this.#slowPoll = armDetached(realTimers.setTimeout, () => this.#glance(), this.#slowPollMs);
       // Messages to a stopped peer must not keep an otherwise finished process alive.

@@ -30,7 +30,7 @@ export interface QueuePairFailure {
   readonly bytes?: number | undefined;
 }
 
-/** The error of a failure, of origin "fabric". One of registration says what the process may pin. */
+/** The error of a failure, of origin "fabric". A failed registration also reports how much the process may pin. */
 export function queuePairError({ bytes, ...failure }: QueuePairFailure): RpcError {
   const obstacle =
     bytes !== undefined && Math.abs(failure.code) === noMemory ? pinObstacle(bytes) : undefined;

@@ -23,8 +23,8 @@ export class SendSlots {
 
   /**
    * The offset of a free slot, or -1. A sender with `held` slots gets another one only while more than `held` are free.
-   * Slow peers therefore share the slots and always leave some (the dynamic threshold of Choudhury and Hahne, "Dynamic
-   * queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
+   * Slow peers therefore share the slots and always leave some. This is the dynamic threshold of Choudhury and Hahne
+   * ("Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
    */
   take(held = 0): number {
     const left = this.#free.length - 1;

@@ -93,7 +93,7 @@ export interface OpenRequest {
   readonly slotBytes: number;
   readonly sendSlots: number;
   readonly receiveSlots: number;
-  /** TCP connections that others may make; those of strangers, and idle ones, end first. */
+  /** TCP connections that others may make; those of unknown peers, and idle ones, end first. */
   readonly maxConnections: number;
   /** How long a TCP connection of an unknown peer is kept, in milliseconds. */
   readonly maxIdleConnectionMs: number;
@@ -102,10 +102,10 @@ export interface OpenRequest {
   /** See `fabric/completion-ring.ts` for the layout. Kept alive until `close`. */
   readonly ring: ArrayBuffer;
   /**
-   * `mostExtents` entries of `extentWords` unsigned 64-bit words each, in the machine's order: what the next `read` or
-   * `write` moves. An entry is region index, offset in it, bytes (at least 1), the peer's key, and the address there
-   * (its base plus an offset). `register` writes the new region's key and base into the first two words. Kept alive
-   * until `close`.
+   * `mostExtents` entries of `extentWords` unsigned 64-bit words each, in the machine's order, for the next `read` or
+   * `write`. An entry is region index, offset in it, bytes (at least 1), the peer's key, and the address there (its
+   * base plus an offset). `register` writes the new region's key and base into the first two words. Kept alive until
+   * `close`.
    */
   readonly extents: ArrayBuffer;
   /**
@@ -180,7 +180,7 @@ export interface PatchReport {
   /** The library that has the fault, and its version: of libfabric, or of the kernel. */
   readonly library: string;
   readonly version: string;
-  /** What is changed. */
+  /** The change. */
   readonly what: string;
   /** What happens without it. */
   readonly why: string;
@@ -217,7 +217,7 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
 
   open(request: OpenRequest): OpenedPort | NativeError;
   /**
-   * Closes the endpoint and everything registered with it, then lets go of all buffers. Idempotent. No completion is
+   * Closes the endpoint and everything registered with it, then releases all buffers. Idempotent. No completion is
    * delivered afterwards.
    */
   close(port: number): void;
@@ -367,7 +367,7 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
 export const mostExtents = 256;
 export const extentWords = 5;
 
-/** Arguments of the addon's `gauge`: what a port holds, and what it has counted since it was opened. */
+/** Arguments of the addon's `gauge`: the resources that a port holds, and its counters since it was opened. */
 export const gauges = {
   sends: 0,
   transfers: 1,

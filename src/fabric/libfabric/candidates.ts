@@ -64,9 +64,9 @@ export function ownFiles(): OwnFiles {
   const isModule = (import.meta.url as string | undefined) !== undefined;
   const isLinux = process.platform === "linux";
   const platform = `${process.platform}-${process.arch}-glibc`;
-  // src/fabric/libfabric and dist/fabric/libfabric lie equally deep, so one path serves the checkout and its build. Whole file names
-  // are written into the calls because tools that trace files read them there; webpack must leave them alone, because it
-  // would fail where a file is not built.
+  // src/fabric/libfabric and dist/fabric/libfabric lie equally deep, so one path serves the checkout and its build.
+  // Tools that trace files read whole file names in the calls. webpack must not touch them, because it would fail for a
+  // file that is not built.
   const built =
     isModule &&
     fileURLToPath(

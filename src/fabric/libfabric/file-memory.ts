@@ -89,7 +89,7 @@ export function isOfFile(buffer: ArrayBufferLike): boolean {
 
 const refusals = new WeakSet<object>();
 
-/** Marks the error of a port whose device pins no pages of a file for writing. */
+/** Marks the error of a port with a device that pins no pages of a file for writing. */
 export function pinRefusal(error: RpcError): RpcError {
   refusals.add(error);
   return error;

@@ -29,7 +29,7 @@ export function packageFolder(): string | undefined {
   return undefined;
 }
 
-/** Files whose folders, and those above, may have the package in `node_modules`. */
+/** Files in folders that may have the package in `node_modules`, there or further up. */
 function origins(): string[] {
   const here: string | undefined = import.meta.url;
   const program = process.argv[1];

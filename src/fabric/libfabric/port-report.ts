@@ -31,18 +31,18 @@ export interface PortDescription {
   readonly queues: PortQueues;
   /** Bytes registered with the provider, message slots included where it requires that. Over verbs they are pinned. */
   readonly registeredBytes: number;
-  /** Registrations made since the port opened, and their bytes. Over verbs each pins its pages anew. */
+  /** Registrations made since the port opened, and their bytes. Over verbs each pins its pages again. */
   readonly registrationsMade: number;
   readonly registrationsMadeBytes: number;
   /** Present for a port on libfabric. */
   readonly granted?: GrantedAttributes | undefined;
-  /** Present for a port of shm or net, and for a tcp port whose patch `tcp-sockets` is applied. */
+  /** Present for a port of shm or net, and for a tcp port with the patch `tcp-sockets`. */
   readonly connections?: ConnectionCounts | undefined;
 }
 
 /** Connections of a port: over shm the sockets by which ports meet. */
 export interface ConnectionCounts {
-  /** Open now, in both directions, with those that are being made. */
+  /** Open now, in both directions, including those that are being made. */
   readonly open: number;
   /** Incoming connections refused since the port opened, because the process had no file descriptor left. */
   readonly refused: number;

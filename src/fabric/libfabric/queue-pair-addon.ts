@@ -8,8 +8,9 @@ export const queuePairWork = { receive: 0, send: 1, read: 2, write: 3 } as const
 export const queuePairEvent = { requested: 0, completed: 1, ended: 2, words: 5, most: 256 } as const;
 
 /**
- * The addon's functions for connected queue pairs, `native/binding/queue_pairs.cc`, and for their memory. A listener and a pair are named by
- * numbers. A status is 0 or more, or a negated error number of libfabric; -EINVAL (-22) for one that is not open.
+ * The addon's functions for connected queue pairs, `native/binding/queue_pairs.cc`, and for their memory. Listeners and
+ * pairs are named by numbers. A status is 0 or more, or a negated error number of libfabric; -EINVAL (-22) for a number
+ * that is not open.
  */
 export interface QueuePairAddon extends PageAddon {
   /**
@@ -26,7 +27,7 @@ export interface QueuePairAddon extends PageAddon {
   ):
     | { readonly failed?: false; readonly listener: number; readonly host: string; readonly port: number }
     | NativeError;
-  /** Ends every connection, then lets go of all memory. */
+  /** Ends every connection, then releases all memory. */
   closeQueuePairs(listener: number): void;
   /** Pins a buffer, of at most 2^32 bytes, for messages and transfers of this side. Returns its number. */
   registerForQueuePairs(listener: number, buffer: ArrayBuffer): number;

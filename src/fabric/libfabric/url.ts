@@ -2,9 +2,9 @@ import { isIP } from "node:net";
 
 /** Schemes on Node's own sockets: TCP, Unix sockets, and Windows' named pipes. */
 export type SocketScheme = "net" | "net+unix" | "net+pipe";
-/** Schemes whose URLs name a host and a port. */
+/** Schemes with a host and a port in their URLs. */
 export type HostScheme = "tcp" | "verbs" | "net";
-/** Schemes whose addresses libfabric alone understands: their URLs name a node and a service, or a raw address. */
+/** Schemes with addresses that only libfabric understands: their URLs name a node and a service, or a raw address. */
 export type NodeScheme = "efa" | "cxi" | "opx" | "psm2" | "psm3" | "ucx";
 /** Schemes that native code serves. */
 export type NativeScheme = "shm" | "tcp" | "verbs" | NodeScheme;

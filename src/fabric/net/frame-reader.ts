@@ -24,7 +24,7 @@ export class FrameReader {
   /** A frame that has come in part. */
   #partial: Buffer | undefined;
   #held = 0;
-  /** The transfer whose bytes come now, and how many more belong to the frame. */
+  /** The transfer that the current bytes belong to, and the number of further bytes in the frame. */
   #kind = 0;
   #request = 0;
   #word = 0;

@@ -49,7 +49,7 @@ export const mostPieceBytes = 256 * 1024;
 /** A peer does not keep to the protocol. Its connection ends. */
 export class FrameFault extends Error {}
 
-/** What is wrong with the header at `at`; "" if nothing is. `isFirst`: of the first frame of a connection. */
+/** The fault of the header at `at`, or "". `isFirst`: of the first frame of a connection. */
 export function headerFault(bytes: Buffer, at: number, isFirst: boolean, slotBytes: number): string {
   const length = bytes.readUInt32LE(at);
   const kind = bytes[at + 4] as number;

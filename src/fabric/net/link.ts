@@ -60,7 +60,7 @@ export class Link implements FrameSink {
   isDirty = false;
   /** Ends it where it has no session for too long. Its port sets it. */
   timer: NodeJS.Timeout | undefined;
-  /** The link sends and reads no more. */
+  /** The link neither sends nor reads. */
   isOver = false;
   /** Why it ended; undefined where the peer closed it. */
   error: NodeJS.ErrnoException | FrameFault | undefined;
@@ -214,7 +214,7 @@ export class Link implements FrameSink {
     this.#inboxBytes = 0;
   }
 
-  /** Reads what has come, as far as the port takes it. */
+  /** Reads the bytes that have come, as far as the port takes them. */
   read(): void {
     try {
       while (this.#chunks.length > 0) {

@@ -63,7 +63,7 @@ export function connectError(error: NodeJS.ErrnoException | FrameFault | undefin
 }
 
 function connectCode(name = "ECONNRESET"): number {
-  // The file of a socket that is gone.
+  // The file of the socket is missing.
   return name === "ENOENT" ? connectionRefused : (fabricErrorNumber(name) ?? unknownError);
 }
 

@@ -35,7 +35,7 @@ export function readInPlace(take: (bytes: Buffer) => void): ReadsInPlace | undef
   return { onread: { buffer, callback } };
 }
 
-/** What Node keeps behind a socket. It is not documented, so another version may have it otherwise. */
+/** The internal handle behind a socket. It is not documented, so other versions may differ. */
 interface Internals {
   _handle?: { useUserBuffer?: unknown } | null;
 }

@@ -11,13 +11,13 @@ const mostTries = 100;
  * The folder PATH.lock is the lock, and the socket in it proves that its owner lives: a socket that refuses connections
  * has none. The names are made so that no step removes what belongs to a living process:
  *
- * 1. The server listens at a random name in a folder of its own, PATH.xxxxxx.
- * 2. `rename` makes this folder PATH.lock. That succeeds only where no such folder is, or an empty one.
- * 3. A socket that refuses connections in PATH.lock belongs to a dead owner. Its name is random, so the process that
+ * 1. The server listens at a random name in a new folder, PATH.xxxxxx. 2. `rename` makes this folder PATH.lock. That
+ * succeeds only where no such folder is, or an empty one. 3. A socket that refuses connections in PATH.lock belongs to
+ * a dead owner. Its name is random, so the process that
  *    removes it cannot meet a successor's.
  * 4. The owner of the lock alone removes a dead socket at PATH, and links its own socket there.
  *
- * The system lets go of a listening socket when its process ends, however it ends.
+ * The system closes a listening socket when its process ends, however it ends.
  */
 export class SocketFile {
   readonly #path: string;
@@ -102,7 +102,7 @@ export class SocketFile {
   }
 }
 
-/** Whether the file is a socket whose process is gone. */
+/** Whether the file is a socket of a process that has ended. */
 async function isDead(path: string): Promise<boolean> {
   const found = await lstat(path).catch(unlessGone(undefined));
   if (!found?.isSocket()) return found === undefined;

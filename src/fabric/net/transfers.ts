@@ -45,8 +45,8 @@ interface Served {
 
 /**
  * The transfers of one connection, in both directions. A get is a request, and the peer's port answers with pieces and
- * an end. A put is a request with pieces behind it, and the peer's port answers with an end. The side
- * that owns the memory checks key, rights and bounds: all of them first, and again before each piece.
+ * an end. A put is a request followed by pieces, and the peer's port answers with an end. The side that owns the memory
+ * checks key, rights and bounds: all of them first, and again before each piece.
  */
 export class Transfers {
   readonly #owner: TransferOwner;
@@ -125,7 +125,7 @@ export class Transfers {
       this.#begin(this.#waiting.shift() as Asked);
   }
 
-  /** Writes one piece of the transfer whose turn it is. Returns false if no transfer waits. */
+  /** Writes one piece of the next transfer in turn. Returns false if no transfer waits. */
   writePiece(): boolean {
     const next = this.#sending.shift();
     if (next === undefined) return false;
@@ -205,7 +205,7 @@ export class Transfers {
       return this.#end(request, word);
     }
     if (served.status === 0) served.status = run.copyFrom(bytes);
-    // What is refused is counted all the same: its end is answered.
+    // A refused transfer is still counted, because its end is answered.
     if (served.status !== 0) run.skip(bytes.byteLength);
     if (run.left > 0) return;
     if (served.status === 0 && notification !== undefined)

@@ -54,7 +54,7 @@ export function railsOf(
     });
 }
 
-/** Whether a rail is one of those that are wanted. */
+/** Whether a rail matches the choice. */
 export function fits(rail: Rail, choice: VerbsChoice, rails: readonly Rail[]): boolean {
   return (
     (choice.device === undefined || choice.device === rail.device) &&
