@@ -15,8 +15,8 @@
  * - `unimplemented`: the peer, the provider or this version cannot do it.
  * - `internal`: a bug in a handler, in Cinnabar or below it.
  * - `unavailable`: the peer cannot be reached now, or is closing; a retry may help.
- * - `data_loss`: bytes are lost or corrupted for good.
- * - `unauthenticated`: the caller has not proved who it is.
+ * - `data_loss`: bytes are permanently lost or corrupted.
+ * - `unauthenticated`: the caller has not proved its identity.
  */
 export type RpcCode =
   | "cancelled"
@@ -39,7 +39,7 @@ export type RpcCode =
 /** The number on the wire of a call that succeeded. */
 export const okNumber = 0;
 
-/** The number of each code on the wire, the same as gRPC's. Fixed for ever: peers of other versions read them. */
+/** The number of each code on the wire, the same as gRPC's. They never change: peers of other versions read them. */
 export const codeNumbers: Readonly<Record<RpcCode, number>> = Object.freeze({
   cancelled: 1,
   unknown: 2,

@@ -147,7 +147,7 @@ export class RpcError extends Error {
     try {
       return (value as { [brand]?: unknown })[brand] === true;
     } catch {
-      // A proxy that was revoked, or whose trap throws.
+      // A revoked proxy, or one with a trap that throws.
       return false;
     }
   }

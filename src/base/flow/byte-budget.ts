@@ -33,9 +33,10 @@ export class ByteBudget {
   }
 
   /**
-   * Takes `bytes` for a holder that then has `held`, if that leaves as much for the others (the dynamic threshold of
-   * Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
-   * While the budget is unused, any body passes, even one longer than the whole budget: bodies have a separate limit.
+   * Takes `bytes` for a holder that then has `held`, if that leaves as much for the others. While the budget is unused,
+   * any body passes, even one longer than the whole budget: bodies have a separate limit. This is the dynamic threshold
+   * of Choudhury and Hahne ("Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2),
+   * 1998).
    */
   take(bytes: number, held = bytes): boolean {
     if (!this.fits(bytes, held)) return false;

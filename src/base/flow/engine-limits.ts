@@ -86,7 +86,7 @@ export interface EngineLimits {
    * that have been idle longest end, with their sessions. Default: twice `maxSessions`.
    */
   readonly maxConnections: number;
-  /** How long a TCP connection that belongs to no session is kept, whatever it sends, in milliseconds. Default 30,000. */
+  /** How long a TCP connection without a session is kept, even if it sends bytes, in milliseconds. Default 30,000. */
   readonly maxIdleConnectionMs: number;
   /** Sessions of an engine. Default: one for each MiB of `memoryBytes`, 1024 at most. */
   readonly maxSessions: number;
@@ -96,8 +96,8 @@ export interface EngineLimits {
    */
   readonly maxSessionsByPeer: number;
   /**
-   * Calls of methods with `replay` that run, or whose responses are kept, over all callers. Default: one for each
-   * 640 KiB of `memoryBytes`, 16,384.
+   * Running calls of methods with `replay`, and calls with kept responses, over all callers. Default: one for each 640
+   * KiB of `memoryBytes`, 16,384.
    */
   readonly maxReplayCalls: number;
   /** Bytes of the kept responses. Default: a hundred-and-sixtieth of `memoryBytes`, 64 MiB. */

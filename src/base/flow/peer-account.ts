@@ -20,7 +20,7 @@ export class PeerAccount {
   /** Its sessions that have not ended, and its handshakes that have not proven an identity. */
   sessions = 0;
   strangers = 0;
-  /** When its sessions were last asked for a sign of life. */
+  /** When its sessions were last probed. */
   probedMs = Number.NEGATIVE_INFINITY;
   readonly pulls: ByteShare;
   readonly offers: ByteShare;

@@ -31,13 +31,14 @@ export const channels = {
   slowCall: channel("cinnabar:call.slow"),
   /**
    * A call makes another attempt: { method, peer, callId, attempt, code, waitMs }. Attempt number `attempt` has failed
-   * with `code`, and the next follows after `waitMs`. Published in the async context in which the call was made, if there was a subscriber then.
+   * with `code`, and the next follows after `waitMs`. Published in the async context in which the call was made, if
+   * there was a subscriber then.
    */
   retry: channel("cinnabar:call.retry"),
   /**
-   * A get or a put of a handler or of a borrowed region has ended: { op, peer, callId, bytes, tookMs, code }. `bytes` have
-   * surely moved. `callId` is undefined for a borrowed region. Published in the async context in which the transfer was
-   * begun, if there was a subscriber then.
+   * A get or a put of a handler or of a borrowed region has ended: { op, peer, callId, bytes, tookMs, code }. `bytes`
+   * have certainly moved. `callId` is undefined for a borrowed region. Published in the async context in which the
+   * transfer began, if there was a subscriber then.
    */
   transfer: channel("cinnabar:transfer"),
   /**

@@ -35,7 +35,7 @@ export class DeadlineWheel {
   /** By bucket: a tick before which no deadline in it is due. It may belong to a disarmed deadline. */
   readonly #earliest = new Float64Array(buckets).fill(Number.POSITIVE_INFINITY);
   #armed = 0;
-  /** The last tick whose bucket was visited. */
+  /** The last tick with a visited bucket. */
   #tick: number;
   #timerTick = Number.POSITIVE_INFINITY;
   #wakeUp: WakeUp | undefined;
