@@ -126,7 +126,7 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
 
 /** The arguments of `call.fail` beside the reason and the data. */
 export interface FailOptions {
-  /** One sentence for people. It travels to the caller. Default: that of the contract. */
+  /** One sentence for people. It travels to the caller. Default: the contract's message. */
   readonly message?: string | undefined;
   /** How long the caller should wait before it tries again, in milliseconds. Default: no time is sent. */
   readonly retryAfterMs?: number | undefined;
@@ -149,7 +149,7 @@ export interface Failing<M extends { readonly errors: ErrorSchemas }> {
 /** The second argument of a handler. `Context` is the server's call context. */
 export type CallContextFor<M extends { readonly errors: ErrorSchemas }, Context> = Context & Failing<M>;
 
-/** The call of a stream whose client sends items. */
+/** The call of a stream with items from the client. */
 export type StreamContextFor<M extends AnyMethod, Context> = CallContextFor<M, Context> & {
   /** The input that opened the stream. */
   readonly input: HandlerInputOf<M>;

@@ -303,7 +303,7 @@ function withObjects(keys: readonly string[]): object {
   return object;
 }
 
-/** Decodes a map of a shape, whose first key is at `start`. `inner`: the depth of its values. */
+/** Decodes a map of a shape. Its first key is at `start`. `inner`: the depth of its values. */
 type Code = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
 
 /** A byte that is not the value of a small integer: `read` decides its meaning. */

@@ -197,7 +197,7 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
   return at;
 }
 
-/** Writes an object without own fields as an empty object. Refuses an object whose content would be lost. */
+/** Writes an object without own fields as an empty object. Refuses an object that would lose content. */
 function writeEmpty(object: object, at: number, depth: number): number {
   if (Object.getPrototypeOf(object) !== Object.prototype || Symbol.toStringTag in object)
     refuseHidden(object, depth);

@@ -87,7 +87,7 @@ interface Unpacker {
 const packers: Packer[] = [];
 const unpackers: (Unpacker | undefined)[] = new Array(256).fill(undefined);
 
-/** Registers a class whose instances are sent as `type`. Later registrations win. */
+/** Registers a class with instances that are sent as `type`. Later registrations win. */
 export function registerExtension<T extends object>(
   Class: abstract new (...args: never[]) => T,
   type: number,

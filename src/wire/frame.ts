@@ -46,7 +46,7 @@ export const frameKind = {
   outputCredits: 18,
   /** Bytes of a TLS handshake, before the session is sealed. Word: 1 where the acceptor's terms precede them. */
   secure: 19,
-  /** The acceptor of a TLS handshake wants the hello again, with this cookie. */
+  /** The acceptor of a TLS handshake requests the hello again, with this cookie. */
   retry: 20,
   /** One-way calls have been executed: they get no other terminal frame. */
   executed: 21,
@@ -110,7 +110,7 @@ export interface FrameHead {
   readonly isControl?: boolean;
 }
 
-/** A head that is filled anew for each frame. */
+/** A head that is refilled for each frame. */
 export class ReusedHead implements FrameHead {
   kind: number;
   method = 0;

@@ -79,7 +79,7 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
   return {
     urls,
     incarnation: view.getBigUint64(8, true),
-    // A copy: `slice` of a Buffer would be a view of a message whose slot is reused.
+    // A copy: `slice` of a Buffer would be a view of a message in a slot that is used again.
     token: Uint8Array.from(payload.subarray(24, headerBytes)),
     bytes: Number(length),
     access,

@@ -92,7 +92,7 @@ export const greetingLimits: GreetingLimits = {
   maxReasonLength: 256,
 };
 
-/** The heartbeat of a peer whose greeting has none. */
+/** The heartbeat of a peer, if its greeting does not say. */
 export const defaultHeartbeatMs = 1000;
 
 /** How long a peer keeps bodies, if its greeting does not say. */

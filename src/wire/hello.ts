@@ -10,7 +10,7 @@ import { alignFrame, messageHeaderBytes, noNonce, unnumbered, writeMessageHeader
  */
 export type HelloBody = { readonly value: unknown } | string;
 
-/** Reads a message without a session, whose header has been checked. Never throws. */
+/** Reads a message without a session. Its header has been checked. Never throws. */
 export function readHello(port: Port, offset: number, bytes: number): HelloBody {
   const view = port.slabView;
   const at = offset + messageHeaderBytes;

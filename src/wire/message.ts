@@ -17,7 +17,7 @@ import { randomFillSync } from "node:crypto";
  */
 export const messageHeaderBytes = 24;
 const messageMagic = 0xcb;
-/** The first byte of a message whose frames are encrypted (`security/sealing/sealed-message.ts`). */
+/** The first byte of a message with encrypted frames (`security/sealing/sealed-message.ts`). */
 export const sealedMagic = 0xcc;
 export const protocolVersion = 2;
 
