@@ -10,7 +10,7 @@ export interface LeakWatched {
 /** Places in the code that have had a warning. One warning each: a leak in a loop must not flood the log. */
 const reported = new Set<string>();
 
-/** The garbage collector reports lost regions here, sooner or later. */
+/** The garbage collector reports lost regions here, at any later time. */
 const watch = new FinalizationRegistry((core: LeakWatched) => {
   if (core.disposed) return;
   core.dispose();

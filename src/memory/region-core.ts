@@ -194,7 +194,7 @@ export class RegionCore {
     this.#queueOf().lose();
   }
 
-  /** The queue of the slice while it has a reader, else that of the region it was cut from. */
+  /** The queue of the slice while it has a reader, else the queue of its parent region. */
   #queueOf(): PutNotificationQueue {
     let core: RegionCore = this;
     while (!core.#notifications.hasReader && core.#parent !== undefined) core = core.#parent;

@@ -52,7 +52,7 @@ export const remoteRegionBrand: unique symbol = Symbol.for("cinnabar.RemoteRegio
 /** Marks a region handle. Global, so that copies of the package recognise each other's. */
 export const regionHandleBrand: unique symbol = Symbol.for("cinnabar.RegionHandle");
 
-/** A region handle that grants at least `A`: what a contract's `handle(A)` accepts. */
+/** A region handle that grants at least `A`: the value of a contract's `handle(A)`. */
 export interface RegionHandleLike<A extends Access = Access> {
   readonly [regionHandleBrand]: true;
   /** What a borrower may do. */

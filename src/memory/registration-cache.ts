@@ -289,7 +289,7 @@ const nothing: RegistrationStats = {
  * it registered. Each call needs one `release`, when no posted operation touches the view. Accepts ArrayBuffers and
  * SharedArrayBuffers.
  *
- * @throws TypeError for an empty view, and for a view of a resizable ArrayBuffer, whose pages go away when it shrinks;
+ * @throws TypeError for an empty view, and for a view of a resizable ArrayBuffer, which loses pages when it shrinks;
  * RpcError `failed_precondition` for detached memory, or the provider's error.
  */
 export function hold(port: Port, view: ArrayBufferView): HeldMemory {

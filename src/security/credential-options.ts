@@ -17,7 +17,7 @@ export interface TlsOptions {
 }
 
 /**
- * A key that both sides know. Any holder of the key can be either side, so give each pair of engines a key of its own.
+ * A key that both sides know. Any holder of the key can be either side, so give each pair of engines a separate key.
  * The key is random (`cinnabar keys psk` makes one). It is no password: a short one can be guessed offline.
  */
 export interface PskOptions {
@@ -97,7 +97,7 @@ export function resolvePskOptions(caller: string, path: string, options: PskOpti
   });
 }
 
-/** Keeps keys out of what is printed, inspected or serialized. */
+/** Keeps keys out of printed, inspected and serialized values. */
 class ResolvedPsk implements PskCredentials {
   readonly kind = "psk";
   readonly lookup: PskCredentials["lookup"];

@@ -50,7 +50,7 @@ export type ReadCredentials = Readonly<SecureContextOptions>;
 /**
  * Reads the certificates, key and lists, and tries them.
  *
- * @throws TypeError when OpenSSL cannot use them; what the user's functions throw.
+ * @throws TypeError when OpenSSL cannot use them; errors of the user's functions.
  */
 export function readCredentials(credentials: Credentials): ReadCredentials {
   if (credentials.kind === "psk") return { ...common, ciphers: pskCiphers, ca: [] };

@@ -30,9 +30,9 @@ export class MessageSealer {
   }
 
   /**
-   * Seals a message and writes its header. `bytes` counts the header, whose place begins at `at`, and the frames after
-   * it. After the frames there is room for the tag. Returns the message's new length, or -1 when the sequence has
-   * ended: then the session must end, too.
+   * Seals a message and writes its header. Its header belongs at `at`, and its frames follow; `bytes` counts both.
+   * After the frames there is room for the tag. Returns the message's new length, or -1 when the sequence has ended:
+   * then the session must end, too.
    */
   seal(
     { slab, slabView }: MessageMemory,

@@ -131,8 +131,8 @@ function chachaBlock(key: Uint8Array, nonce: Uint8Array, counter: number): Uint8
 }
 
 /**
- * The one block of text whose tag is `tag`. GHASH is linear in it: the hash is (C·H + L)·H, where C is the ciphertext and
- * L the lengths.
+ * The one block of text with the tag `tag`. GHASH is linear in it: the hash is (C·H + L)·H, where C is the ciphertext
+ * and L the lengths.
  */
 export function gcmTextWithTag(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array): Buffer {
   const hashKey = toInt(encryptBlock(key, new Uint8Array(16)));

@@ -28,7 +28,7 @@ export interface SealedTransferListener {
 export interface SealedPlan {
   readonly op: "get" | "put";
   readonly parts: readonly SealedPart[];
-  /** The most bytes of a piece, below what a piece can have. */
+  /** The most bytes of a piece, below the general limit. */
   readonly chunkBytes?: number | undefined;
   /** On the engine's clock. */
   readonly deadlineMs: number;

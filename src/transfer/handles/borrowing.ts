@@ -131,7 +131,7 @@ export class Borrowing {
     }
   }
 
-  /** The session ended: no owner behind it sends a region. */
+  /** The session ended: its owners send no more regions. */
   onSessionEnded(session: PeerLink, reason: RpcError): void {
     for (const expected of this.#expected.values()) if (expected.session === session) expected.reject(reason);
   }

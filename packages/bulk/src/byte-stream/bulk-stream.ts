@@ -51,7 +51,7 @@ interface SentStream {
   fail(error: RpcError): void;
 }
 
-/** The streams of this process whose calls run, by name. */
+/** The streams of running calls in this process, by name. */
 const streams = new Map<string, SentStream>();
 
 const nameOf = (stream: Uint8Array) =>

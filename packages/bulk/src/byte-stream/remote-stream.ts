@@ -40,8 +40,8 @@ class OpenStream {
    * The caller chose the length of the chunks. Their memory here therefore counts towards `limits.maxPullBytes`, until
    * the call is answered.
    *
-   * @throws TypeError when the argument is not a stream of that direction; RpcError `failed_precondition` when it is open
-   * already, `resource_exhausted`, or the error that ended the call.
+   * @throws TypeError when the argument is not a stream of that direction; RpcError `failed_precondition` when it is
+   * already open, `resource_exhausted`, or the error that ended the call.
    */
   constructor(call: CallContext, stream: unknown, direction: StreamDirection) {
     if (!(stream instanceof RemoteStream) || stream.direction !== direction) {
@@ -140,8 +140,8 @@ class OpenStream {
  * Opens a byte stream of the caller for reading. A stream can be opened once. Cancelling it fails the caller's side with
  * the reason. It errors when the call ends first.
  *
- * @throws TypeError when the argument is not such a stream; RpcError `failed_precondition` when it is open already or the
- * call has ended, `resource_exhausted` when `limits.maxPullBytes` is reached. A stream of another call fails with
+ * @throws TypeError when the argument is not such a stream; RpcError `failed_precondition` when it is already open or
+ * the call has ended, `resource_exhausted` when `limits.maxPullBytes` is reached. A stream of another call fails with
  * `permission_denied` when it is read.
  *
  * @example
