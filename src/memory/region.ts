@@ -124,9 +124,9 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   }
 
   /**
-   * Put notifications: one for each put into the region that has the option `notify`, for example `call.put(local,
-   * region, { notify: n })`. The bytes of a put are in place before its notification. Notifications of one sender come
-   * in the order in which its puts ended.
+   * Put notifications: one for each put into the region that has the option `notify`, for example
+   * `call.put(local, region, { notify: n })`. The bytes of a put are in place before its notification. Notifications of
+   * one sender come in the order in which its puts ended.
    *
    * The iteration ends when the region is disposed or revoked. There is one reader at a time; after it leaves the loop,
    * another can begin. Up to 1024 notifications wait for a reader. Beyond that the put rejects with

@@ -78,8 +78,9 @@ export function identityOfProcess(uid: number, gid: number, pid: number): Proces
 }
 
 /**
- * Whether two identities are of one principal, which shares its sessions and rights. A renewed certificate with the
- * same name is the same principal. The principal of a process is its user. Peers without an identity are one principal.
+ * Whether two identities are of one principal: resources of one then belong to the other, too. A renewed certificate
+ * with the same name is the same principal. The principal of a process is its user. Peers without an identity are one
+ * principal.
  */
 export function isSamePrincipal(one: Identity | undefined, other: Identity | undefined): boolean {
   return one === other || principalOf(one) === principalOf(other);

@@ -1,7 +1,7 @@
 /**
  * The identity of a request across sessions: 32 bytes before the body of a request with the flag `identity`.
  *
- * 0 u64 caller: unpredictable; the caller derives it for this callee, and sends it to no other
+ *   0  u64  caller: unpredictable; the caller derives it for this callee, and sends it to no other
  *   8  u64  sequence: 1 for the caller's first call, and higher for each later one
  *   16 u64  settled: no sequence below it will be sent again
  *   24 u64  incarnation: of the callee that may have received this request before; 0 if none has

@@ -12,7 +12,7 @@ import { DecodeError, EncodeError, type RegionCodec, registerExtension } from ".
  * and for each segment, in the order of the region's bytes:
  *
  *   0  u64  key of its memory
- * 8 u64 remote address of its first byte, in the provider's form (virtual address or offset)
+ *   8  u64  remote address of its first byte, in the provider's form (virtual address or offset)
  *   16 u64  length in bytes, not 0
  */
 export const regionExtension = 0x7d;

@@ -125,7 +125,7 @@ describe("a frame reader", () => {
   });
 });
 
-/** A socket that records its writes and completes them at once. */
+/** A socket with events from the test. It completes writes at once. */
 class FakeSocket extends EventEmitter {
   destroyed = false;
   setNoDelay(): void {}

@@ -9,11 +9,11 @@ const mostTries = 100;
  * The file of a Unix socket that this process listens at.
  *
  * The folder PATH.lock is the lock, and the socket in it proves that its owner lives: a socket that refuses connections
- * has none. The names are made so that no step removes what belongs to a living process:
+ * has no owner. The names are made so that no step removes files of a living process:
  *
- * 1. The server listens at a random name in a new folder, PATH.xxxxxx. 2. `rename` makes this folder PATH.lock. That
- * succeeds only where no such folder is, or an empty one. 3. A socket that refuses connections in PATH.lock belongs to
- * a dead owner. Its name is random, so the process that
+ * 1. The server listens at a random name in a new folder, PATH.xxxxxx.
+ * 2. `rename` makes this folder PATH.lock. That succeeds only where no such folder is, or an empty one.
+ * 3. A socket that refuses connections in PATH.lock belongs to a dead owner. Its name is random, so the process that
  *    removes it cannot meet a successor's.
  * 4. The owner of the lock alone removes a dead socket at PATH, and links its own socket there.
  *
