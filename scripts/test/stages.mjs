@@ -16,6 +16,7 @@ import { freshMachines, prepareFreshMachine, tryFreshMachine } from "./fresh-mac
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
+import { checkProse } from "./prose.mjs";
 import {
   kernelOfGuest,
   partsOnDevices,
@@ -59,6 +60,12 @@ export const stages = [
     run: () => asOne("node_modules/.bin/biome", ["ci", "--error-on-warnings"]),
   },
   { name: "clang-format", when: "always", what: "format of the C++ sources", run: checkNativeFormat },
+  {
+    name: "prose",
+    when: "always",
+    what: "forms in comments and documents that a reader has to read twice",
+    run: checkProse,
+  },
   {
     name: "types-7",
     when: "always",

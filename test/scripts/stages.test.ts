@@ -35,7 +35,7 @@ describe("the stages", () => {
 
   it("have in npm test the formats, the types, the tests in one process each, and a smoke", () => {
     const of = (kind: string) => names(stages.filter(({ when }) => when === kind));
-    const inTest = ["biome", "clang-format", "types-7", "types-6", "native", "vitest", "rdma-smoke"];
+    const inTest = ["biome", "clang-format", "prose", "types-7", "types-6", "native", "vitest", "rdma-smoke"];
     expect(of("always")).toEqual(inTest);
     expect(of("commit")).toEqual(["programs", "sanitizers-smoke"]);
     // .ci/run begins with it by its name.
