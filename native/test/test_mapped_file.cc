@@ -144,7 +144,11 @@ TEST_SUITE("mapped file") {
     REQUIRE(ftruncate(file.get(), 8 * kMappedPage) == 0);
     CHECK(whole->isDamaged());
     CHECK(areAll(bytes, 8 * kMappedPage, 5));
+    // The look has marked it, and rings so that the calls which hold it end.
     uint64_t times = 0;
+    REQUIRE(read(alarm->get(), &times, sizeof times) == sizeof times);
+    CHECK(times == 1);
+    CHECK(whole->isDamaged());
     CHECK(read(alarm->get(), &times, sizeof times) < 0);
     CHECK(areAll(bytes + 8 * kMappedPage, kMappedBytes - 8 * kMappedPage, 0));
     // One repair for all of it.
