@@ -45,13 +45,15 @@ async function startVictim(options: EngineOptions) {
   const engine = await openEngine({ heartbeatMs });
   const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 20_000 });
   await trial.echo({ token: "first" });
-  const tookMs: number[] = [];
+  let calls = 0;
+  let slowestMs = 0;
   let stop = false;
   const calling = (async () => {
     while (!stop) {
       const begun = performance.now();
       await trial.echo({ token: "t" });
-      tookMs.push(performance.now() - begun);
+      slowestMs = Math.max(slowestMs, performance.now() - begun);
+      calls++;
     }
   })();
   // A test that fails ends the engine before it looks.
@@ -61,8 +63,8 @@ async function startVictim(options: EngineOptions) {
     stop = true;
     await calling;
     // The machine may be busy; a receive that is held is held for as long as the connection stays.
-    expect(Math.max(...tookMs)).toBeLessThan(10_000);
-    expect(tookMs.length).toBeGreaterThan(20);
+    expect(slowestMs).toBeLessThan(10_000);
+    expect(calls).toBeGreaterThan(20);
     expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0, sessionsOpened: 1 });
   };
   return { port: Number(new URL(url).port), connections, expectUnharmed };
