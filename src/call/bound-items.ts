@@ -26,7 +26,7 @@ export function itemsBoundTo(here: AsyncResource, source: unknown): unknown {
   return isIterator(source) ? bound() : { [Symbol.asyncIterator]: bound };
 }
 
-/** As a generator is one. */
+/** True for a value with a `next` method, like a generator. */
 export function isIterator(source: unknown): boolean {
   return typeof source === "object" && source !== null && typeof (source as AnyItems).next === "function";
 }

@@ -4,7 +4,8 @@ export interface OperationFailure {
 }
 
 /**
- * What a handler has started in its call and may forget: transfers and pulls. A handler may return while they run. They then belong to the call: the server waits for them, and a failure fails the call.
+ * Operations of a handler that the handler may leave running: transfers and pulls. A handler may return while they run.
+ * They then belong to the call: the server waits for them, and a failure fails the call.
  *
  * Two failures count: the failure of an operation that was not awaited before the handler returned, and the failure of
  * an operation that ends afterwards. The handler deals with operations that it awaited.
@@ -96,7 +97,7 @@ export class CallSettler<T> {
     this.#operations.end(this.#failure);
   }
 
-  /** The promise is made. It may have rejected while it was made. */
+  /** The promise has been made. It may have rejected meanwhile. */
   attach(promise: Promise<T>): void {
     this.#promise = promise;
     if (this.#failure !== undefined) this.#markHandled();
@@ -115,8 +116,8 @@ export class CallSettler<T> {
 }
 
 /**
- * The promise of an operation that a handler started in its call. A handler may forget it: the call ends after the
- * operation, and fails with it if the promise was not awaited.
+ * The promise of an operation that a handler started in its call. A handler may leave it running: the call ends after
+ * the operation, and fails with it if the promise was not awaited.
  */
 export class CallPromise<T> extends Promise<T> {
   readonly #settler: CallSettler<T>;
@@ -137,7 +138,7 @@ export class CallPromise<T> extends Promise<T> {
     this.#settler = settler;
   }
 
-  // biome-ignore lint/suspicious/noThenProperty: it notes that somebody awaits the promise
+  // biome-ignore lint/suspicious/noThenProperty: it notes that the promise is awaited
   override then<A = T, B = never>(
     onResolved?: ((value: T) => A | PromiseLike<A>) | null,
     // biome-ignore lint/suspicious/noExplicitAny: as in the class of all promises
@@ -148,7 +149,7 @@ export class CallPromise<T> extends Promise<T> {
   }
 }
 
-/** What `run` does, as one operation of the call. `run` does not throw. */
+/** Runs `run` as one operation of the call. `run` does not throw. */
 export function callPromise<T>(operations: CallOperations | undefined, run: () => Promise<T>): Promise<T> {
   return new CallPromise<T>(operations, (settler) => {
     run().then(

@@ -13,7 +13,7 @@ export type SlowOutgoing = Pick<
   "methodPath" | "peerName" | "id" | "connectingUs" | "sentUs" | "pullingUs"
 >;
 
-/** A call that was made here, as far as its phases go. */
+/** The times of a call that was made here. */
 export type TimedOutgoing = Pick<OutgoingCall, "connectingUs" | "sentUs" | "pullingUs">;
 
 /** The receivers of an ended call: listeners of slow and failed calls too, or only listeners of every call. */
@@ -56,7 +56,7 @@ export function reportIncoming(
   report(metrics, error, { direction: "in", method, peer, callId: call.id, tookMs, code, phases }, "all");
 }
 
-/** How long a call that was made here has been in each phase, `tookMs` after its start. */
+/** The time of a call made here in each phase, `tookMs` after its start. */
 export function phasesOfOutgoing(call: TimedOutgoing, tookMs: number): CallPhase[] {
   return phasesOf(
     [
@@ -69,7 +69,7 @@ export function phasesOfOutgoing(call: TimedOutgoing, tookMs: number): CallPhase
   );
 }
 
-/** The same of a call that is served here. */
+/** The same for a call that is served here. */
 export function phasesOfIncoming({ pullingUs, queuedUs, awaits }: IncomingCall, tookMs: number): CallPhase[] {
   const begins: [CallPhase["phase"], number][] = [];
   if (pullingUs > 0) begins.push(["pulling", 0]);
@@ -91,7 +91,7 @@ function report(metrics: CallMetrics, error: string | undefined, call: SlowCall,
   metrics.tellTails(call);
 }
 
-/** Each phase lasts until the next that was reached; a negative begin was not. */
+/** Each phase lasts until the next reached phase. A phase with a negative begin was not reached. */
 function phasesOf(begins: readonly [CallPhase["phase"], number][], tookMs: number): CallPhase[] {
   const reached = begins.filter(([, beginUs]) => beginUs >= 0);
   return reached.map(([phase, beginUs], index) => {

@@ -1,6 +1,6 @@
 /** A typed key of a call's context, made by `contextKey`. */
 export interface ContextKey<T> {
-  /** For errors and logs. Two keys of one name are two keys. */
+  /** For errors and logs. Two keys with the same name are different keys. */
   readonly name: string;
   /** Never set: it carries the type. */
   readonly type?: T;

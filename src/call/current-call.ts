@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { IncomingCall } from "./incoming-call.ts";
 
-/** The call that the code running now serves, through awaits, timers and callbacks. */
+/** The call that the running code serves, through awaits, timers and callbacks. */
 const storage = new AsyncLocalStorage<IncomingCall | undefined>();
 /**
  * Before Node 24, every promise of a process costs more once an AsyncLocalStorage was entered. So it is entered only
@@ -10,7 +10,7 @@ const storage = new AsyncLocalStorage<IncomingCall | undefined>();
 let wanted = false;
 let entered = false;
 
-/** Calls may be made from inside handlers: from now on they find the call that they are made for. */
+/** Calls may be made from inside handlers: from now on they find the call that they belong to. */
 export function wantCurrentCall(): void {
   wanted = true;
 }

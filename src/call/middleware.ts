@@ -33,7 +33,7 @@ export interface MiddlewareCall {
    * host. Send secrets, such as tokens, only then.
    */
   readonly isConfidential: boolean;
-  /** Fires when the call is cancelled, its time is up, or the connection is lost. */
+  /** Fires when the call is cancelled, its deadline passes, or the connection is lost. */
   readonly signal: AbortSignal;
   /** Milliseconds until the deadline; 0 when it has passed. */
   readonly timeLeftMs: number;
@@ -58,8 +58,8 @@ export interface MiddlewareCall {
   /** Values for other middleware of this call and, at the server, for its handler. They stay in this process. */
   readonly context: ContextValues;
   /**
-   * The input: at the client as the caller gave it, at the server as the schema parsed it. `next()` passes on what
-   * is assigned here. For a stream whose items the caller sends, it is an iterable of the items.
+   * The input: at the client as the caller gave it, at the server as the schema parsed it. `next()` passes on the
+   * assigned value. For a stream whose items the caller sends, it is an iterable of the items.
    */
   input: unknown;
   /** The opening input of a stream whose items the caller sends: `input` has the items. Otherwise undefined. */
@@ -75,11 +75,11 @@ export interface MiddlewareCall {
 export type Next = () => Promise<unknown>;
 
 /**
- * Code around every call: it may look at the call, change its metadata and input, answer it without `next()`, call
+ * Code around every call: it may read the call, change its metadata and input, answer it without `next()`, call
  * `next()` again after an error, and change the output.
  *
- * What it returns is the output of the call. What it throws is the error: an `RpcError` keeps its code; anything else
- * becomes `internal`.
+ * Its return value is the output of the call. An `RpcError` that it throws keeps its code; any other error becomes
+ * `internal`.
  *
  * @example
  * const timing: Middleware = async (call, next) => {
@@ -95,9 +95,9 @@ export type Middleware = (call: MiddlewareCall, next: Next) => unknown;
 
 /** Middleware of an engine, for each side. */
 export interface EngineMiddleware {
-  /** Around every call that is made with this engine. Runs before that of the client and of the call. */
+  /** Runs around every call of this engine, before the middleware of the client and of the call. */
   readonly client?: readonly Middleware[] | undefined;
-  /** Around every handler of this engine. Runs before that of the service. */
+  /** Runs around every handler of this engine, before the middleware of the service. */
   readonly server?: readonly Middleware[] | undefined;
 }
 
@@ -115,9 +115,9 @@ export const engineMiddlewareFields = {
 } satisfies FieldsOf<EngineMiddleware>;
 
 /**
- * Runs `chain`, the first one outermost, around `last`. No function here is async: each would cost every call a promise
- * and three turns of the microtask queue. `givesItems`: the output of each is an iterable. A generator then runs in the
- * async context in which its middleware or handler was called, as its function did.
+ * Runs `chain` around `last`; the first function is the outermost. No function here is async: each would cost every
+ * call a promise and three turns of the microtask queue. `givesItems`: the output of each function is an iterable. A
+ * generator then runs in the async context in which its middleware or handler was called.
  */
 export function runChain(
   chain: readonly Middleware[],
@@ -139,7 +139,7 @@ export function runChain(
   return from(0);
 }
 
-/** Other iterables may have methods that middleware calls, as a ReadableStream has. */
+/** Other iterables may have methods that middleware calls, for instance a ReadableStream. */
 function generatorBoundTo(here: AsyncResource, items: unknown): unknown {
   return isIterator(items) ? itemsBoundTo(here, items) : items;
 }

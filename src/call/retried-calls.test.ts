@@ -12,7 +12,7 @@ describe("who a caller is", () => {
     const numbers = [
       callerOf(calls),
       callerOf(calls, { ...a, incarnation: 8n }),
-      // Marks the first attempt.
+      // Another address with the same incarnation.
       callerOf(calls, { ...a, url: "tcp://10.0.0.8:7400" }),
       callerOf(new RetriedCalls()),
     ];

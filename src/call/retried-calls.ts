@@ -9,7 +9,7 @@ export interface Retried {
   onPeerClosed(error: RpcError): void;
 }
 
-/** Remembered numbers; those that are not are made again. */
+/** The most remembered numbers. Other numbers are computed again. */
 const maxCallers = 256;
 
 /**
@@ -17,12 +17,15 @@ const maxCallers = 256;
  * replay cache, and the open calls. When the peer is closed, no call may wait for its next attempt.
  */
 export class RetriedCalls {
-  /** Never sent. A balanced peer's calls go to several peers, and each knows us by another number made from it. */
+  /**
+   * Never sent. A balanced peer's calls go to several peers, and each peer receives its own number made from the
+   * secret.
+   */
   readonly #secret = randomBytes(32);
-  /** For those asked last. */
+  /** The numbers of recent callees. */
   readonly #callers = new Map<string, bigint>();
   #last = 0;
-  /** Sequences in use, in the order they were given and so ascending. */
+  /** Sequences in use, in the order of use and so ascending. */
   readonly #sequences = new Set<number>();
   readonly #open = new Set<Retried>();
 
@@ -38,7 +41,7 @@ export class RetriedCalls {
     this.#open.delete(call);
   }
 
-  /** A sequence that no call had before. The call that takes it gives it back by `settle`. */
+  /** A sequence that no call had before. The call returns it by `settle`. */
   takeSequence(): number {
     this.#sequences.add(++this.#last);
     return this.#last;
@@ -49,7 +52,7 @@ export class RetriedCalls {
     this.#sequences.delete(sequence);
   }
 
-  /** As `callee` is to know the call. `again`: it may have received this sequence before. */
+  /** The call's identity for `callee`. `again`: the callee may have received this sequence before. */
   identify(sequence: number, callee: Callee, again: boolean): CallIdentity {
     const caller = this.#callerFor(callee);
     let settled = sequence;
@@ -61,8 +64,8 @@ export class RetriedCalls {
   }
 
   /**
-   * A peer that knew the number could ask for our answers, so each peer knows us by another number. That holds for a
-   * peer that pretends to be another, too: it cannot choose the address at which we have reached it.
+   * A peer with the number could ask for this caller's answers, so each peer receives its own number. That also holds
+   * for a peer that pretends to be another: it cannot choose the address at which this side has reached it.
    */
   #callerFor({ url, incarnation }: Callee): bigint {
     const callee = `${incarnation} ${url}`;

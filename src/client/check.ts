@@ -6,7 +6,7 @@ import { formatIssues, type Schema, type Validation, validate } from "../contrac
 /** The result of a schema: the verdict, or a promise of it from an asynchronous schema. */
 export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
 
-/** A user's call, as what checks its values ends it. */
+/** A user's call, for the checks of its values. */
 export interface CheckedCall {
   readonly method: {
     readonly input: Schema;
@@ -15,13 +15,13 @@ export interface CheckedCall {
     readonly errors: ErrorDeclarations;
   };
   readonly settled: boolean;
-  /** Its input fits. */
+  /** The input fits the contract. */
   onChecked(input: unknown): void;
   succeed(value: unknown): void;
   fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
 }
 
-/** Whether the input fits: `call.onChecked(input)`, or the call's end. */
+/** Checks the input: calls `call.onChecked(input)`, or ends the call. */
 export function checkInput(call: CheckedCall, input: unknown): void {
   try {
     judgeInput(call, input, validate(call.method.input, input));
@@ -36,7 +36,7 @@ export function judgeInput(call: CheckedCall, input: unknown, verdict: Verdict):
   else call.fail("invalid_argument", formatIssues("input", verdict.issues));
 }
 
-/** Ends a call with the value that came for it, if that fits. */
+/** Ends a call with its received value, if that fits the contract. */
 export function endWithValue(call: CheckedCall, value: unknown): void {
   try {
     judgeOutput(call, value, validate(call.method.output, value));
@@ -45,7 +45,7 @@ export function endWithValue(call: CheckedCall, value: unknown): void {
   }
 }
 
-/** The server has parsed its output, so the caller gets what arrived: a transform runs once. */
+/** The server has parsed its output. The caller receives the value that arrived, so a transform runs once. */
 export function judgeOutput(call: CheckedCall, value: unknown, verdict: Verdict): void {
   if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, value, late));
   else if (verdict.issues === undefined) call.succeed(call.method.returnsNothing ? undefined : value);
@@ -56,8 +56,7 @@ export function judgeOutput(call: CheckedCall, value: unknown, verdict: Verdict)
 }
 
 /**
- * Ends a call with an error made for a whole session, or read from a frame; the data of one that the contract declares
- * must fit.
+ * Ends a call with an error for a whole session, or from a frame. The data of a declared error must fit the contract.
  */
 export function endWithError(call: CheckedCall, error: RpcError): void {
   const said = restated(error);
@@ -79,7 +78,7 @@ export function endWithError(call: CheckedCall, error: RpcError): void {
   }
 }
 
-/** `judge` is called only if the call still waits. */
+/** `judge` is called only if the call is still open. */
 function judgeLater(
   call: CheckedCall,
   verdict: Promise<Validation<unknown>>,

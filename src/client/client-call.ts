@@ -16,27 +16,25 @@ const notKept = Symbol("not kept");
 
 type Resolve = (value: unknown) => void;
 const resolveNone: Resolve = () => {};
-/**
- * The function that resolves the promise made last. An executor of the call's own would be a closure and its context
- * for each call.
- */
+/** The resolve function of the last promise. An executor for each call would cost a closure and its context. */
 let resolveLast: Resolve = resolveNone;
 const keepResolve = (resolve: Resolve): void => {
   resolveLast = resolve;
 };
 
 /**
- * One request of a client, from the moment a user makes it: checked, sent, awaited, and settled exactly once. It finds a
- * session, is sent there, and goes elsewhere if it is turned away. There may be a million of them, so it has few fields.
+ * One request of a client, from its creation by a user: checked, sent, awaited, and settled exactly once. It finds a
+ * session, is sent there, and moves to another session if it is turned away. There may be a million requests, so each
+ * has few fields.
  */
 export class ClientCall extends OutgoingCall implements CheckedCall {
   readonly method: ClientMethod;
   readonly terms: RequestTerms;
-  /** The session that it is sent on, or will be. */
+  /** The present or next session of the request. */
   protected target: CallSession | undefined;
-  /** The input of one that may have to be sent again; otherwise `notKept`. */
+  /** The input of a request that may be sent again; otherwise `notKept`. */
   protected input: unknown = notKept;
-  /** What resolves the caller's promise. While there is no promise: what the call has ended with, or undefined. */
+  /** The resolve function of the caller's promise. Before there is a promise: the outcome of the call, or undefined. */
   #caller: unknown;
 
   constructor(method: ClientMethod, terms: RequestTerms) {
@@ -46,8 +44,8 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   }
 
   /**
-   * Makes a call of one attempt. Its promise is the caller's alone: the call keeps only the function that resolves it. A
-   * one-way call has mostly left by the time there is a promise, which then needs no such function.
+   * Makes a call of one attempt. Its promise belongs to the caller: the call keeps only the resolve function. A one-way
+   * call has usually left before its promise exists, which then needs no such function.
    */
   static make(method: ClientMethod, input: unknown, options: CallOptions | undefined): Promise<unknown> {
     const call = new ClientCall(method, options === undefined ? method : method.termsOf(options));
@@ -57,14 +55,14 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     if (call.phase === "settled") return Promise.resolve(call.#caller);
     const promise = new Promise(keepResolve);
     call.#caller = resolveLast;
-    // It would keep the promise, and so the call's result, until the next call.
+    // The reference would keep the promise, and so the call's result, until the next call.
     resolveLast = resolveNone;
     return promise;
   }
 
-  // ---- its way out ------------------------------------------------------------------------------------------------
+  // ---- sending ----------------------------------------------------------------------------------------------------
 
-  /** From here on it has its time, and can end. */
+  /** Starts the time limit: from here on the call can end. */
   #begin(input: unknown, options: CallOptions | undefined): void {
     const { method } = this;
     const { engine } = method.source;
@@ -89,11 +87,14 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
         onSchemaThrew(this, error);
       }
     }
-    // A one-way call has mostly left by now.
+    // A one-way call has usually left by now.
     if (this.phase !== "settled") engine.wheel.arm(this, this.deadlineMs);
   }
 
-  /** Takes what its options, its method or the call around it add. Apart, for V8 to inline the start of the others. */
+  /**
+   * Takes the settings of its options, its method or the call around it. A separate function, so that V8 inlines the
+   * start of other calls.
+   */
   #take(options: CallOptions | undefined, around: IncomingCall | undefined): void {
     const { method } = this;
     if (options?.onTrailers !== undefined || options?.onHeaders !== undefined)
@@ -121,7 +122,8 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     try {
       session = source.session(this, input);
     } catch (error) {
-      // A peer that drains may be back in time, and another may take the call. An engine that takes no calls never will.
+      // A draining peer may be back in time, or another peer may take the call. An engine that takes no calls never
+      // recovers.
       return this.failWith(error as RpcError, source.closed || (!this.again && !source.engine.gate.calls));
     }
     if (!(session instanceof Promise)) return this.send(session, input, nowMs);
@@ -166,7 +168,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     });
   }
 
-  /** Forgets the session that it was for. */
+  /** Forgets the session of the request. */
   protected beginAgain(): void {
     this.phase = "waiting";
     this.id = 0;
@@ -199,7 +201,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
    * A6). What goes along with a call has one try.
    */
   protected wasTurnedAway(error: RpcError): boolean {
-    // Without a number nothing has left.
+    // Without a number, no request has left.
     const isNotExecuted = error.notExecuted === true || this.id === 0;
     return (
       isNotExecuted &&
@@ -210,7 +212,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     );
   }
 
-  /** The request has failed. `isFinal`: another would fail, too. It may have settled before. */
+  /** The request has failed. `isFinal`: another request would fail too. The call may have settled before. */
   protected failWith(error: RpcError, _isFinal?: boolean): void {
     endWithError(this, error);
   }
@@ -227,7 +229,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     this.target?.cancel(this);
   }
 
-  /** `endedMs`: when, on the engine's clock. Default: now. */
+  /** `endedMs`: the end on the engine's clock. Default: now. */
   succeed(value: unknown, endedMs?: number): void {
     this.#settle("ok", endedMs);
     if (this.extras !== undefined) this.notifyObservers(undefined);
@@ -235,12 +237,12 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
-    // Not armed yet, so still inside the function that the user calls: the stack has the caller's frames as it is.
+    // The call is not armed yet, so the user's function is still on the stack: the error has the caller's frames.
     const isEarly = this.wheelBucket < 0 && code !== "deadline_exceeded";
     this.#settle(code, undefined, message);
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.notifyObservers(error);
-    // The function that rejects would be kept by every call, for the few that fail.
+    // A reject function would cost memory in every call, for the few that fail.
     this.#resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
@@ -253,11 +255,11 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
 
   #where(): Partial<RpcErrorOptions> {
     const method = this.method.path;
-    // Without a number nothing has left.
+    // Without a number, no request has left.
     return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
-  /** `message`: of the error that it ends with. */
+  /** `message`: of the error that ends the call. */
   #settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
     const { engine } = this.method.source;
     this.phase = "settled";
@@ -269,7 +271,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
     if (tookMs !== undefined) reportOutgoing(engine.metrics, this, tookMs, code, message);
   }
 
-  // ---- what others ask --------------------------------------------------------------------------------------------
+  // ---- for other objects --------------------------------------------------------------------------------------------
 
   override get methodPath(): string {
     return this.method.path;

@@ -16,7 +16,7 @@ import type { CallOptions } from "./call-options.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
 
-/** What all methods of a client share. */
+/** The terms that all methods of a client share. */
 export interface ClientTerms {
   readonly source: SessionSource;
   /** The client's options for attempts. */
@@ -28,14 +28,14 @@ export interface ClientTerms {
   readonly priority: Priority | undefined;
   /** The key of every call for the policy of a balanced peer. Undefined: what `keyOf` gives. */
   readonly key: string | undefined;
-  /** What every call carries. */
+  /** The metadata of every call. */
   readonly metadata: Metadata | undefined;
 }
 
-/** All that a call carries: its own, its client's and what it inherits. Nothing is added to it. */
+/** The metadata of a call: its own, its client's and inherited entries. It is complete. */
 export class MergedMetadata extends Metadata {}
 
-/** By the number of the kind. */
+/** Indexed by the number of the kind. */
 const kindNames = [
   "a unary method",
   "a server stream",
@@ -44,24 +44,24 @@ const kindNames = [
   "a one-way method",
 ] as const;
 
-/** One method of one client: everything its calls share. It is the terms of calls without options. */
+/** One method of one client, with all that its calls share. It serves as the terms of calls without options. */
 export class ClientMethod implements RequestTerms {
   readonly source: SessionSource;
   readonly service: string;
   readonly name: string;
   /** `service/method`, for errors. */
   readonly path: string;
-  /** The time limit of a call that sets none; `Infinity` for a stream without a limit. */
+  /** The time limit of a call without its own; `Infinity` for a stream without a limit. */
   readonly timeoutMs: number;
   readonly metrics: MethodMetrics;
   readonly kind: MethodKind;
-  /** The fixed number of a method of a built-in service; 0 for all others, whose peers give them one. */
+  /** The fixed number of a method of a built-in service. 0 for other methods: each peer numbers them. */
   readonly builtinNumber: number;
   readonly input: Schema;
   readonly output: Schema;
   readonly inputValidator: Validator;
   readonly outputValidator: Validator;
-  /** The schema of each item that is sent, or that waits for its consumer. */
+  /** The schema of each sent item, or of each item for the consumer. */
   readonly items: Schema;
   readonly window: StreamWindow;
   readonly idleTimeoutMs: number;
@@ -72,18 +72,18 @@ export class ClientMethod implements RequestTerms {
   readonly returnsNothing: boolean;
   readonly idempotent: boolean;
   readonly replay: boolean;
-  /** Whether calls belong to the call being served. */
+  /** Whether calls inherit from the call being served. */
   readonly inherit: boolean;
   readonly priority: Priority;
   readonly failsWhenFull: boolean;
   readonly isOneWay: boolean;
-  /** It belongs to a built-in service: its calls are control requests, in no window and no list. */
+  /** True for a method of a built-in service: its calls are control requests, in no window and no list. */
   readonly isBuiltin: boolean;
   readonly key: string | undefined;
-  /** What every call carries, and its block. */
+  /** The metadata of every call, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly block: Uint8Array | undefined;
-  /** The attempts of calls that set none themselves. Undefined: they make one. */
+  /** The attempts of calls without their own. Undefined: one attempt. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
   /** The method numbers of the last look-up. */
@@ -134,12 +134,12 @@ export class ClientMethod implements RequestTerms {
     this.idleTimeoutMs = method.idleTimeoutMs;
   }
 
-  /** The call being served for which a call with these options is made; undefined when it is made for none. */
+  /** The served call that a call with these options belongs to. Undefined without one. */
   callAround(options: { readonly inherit?: boolean | undefined } | undefined): IncomingCall | undefined {
     return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
   }
 
-  /** What a request of a call with these options is bound by. */
+  /** The terms of a request with these options. */
   termsOf({ priority, whenFull }: Pick<CallOptions, "priority" | "whenFull">): RequestTerms {
     if (priority === undefined && whenFull === undefined) return this;
     const { isOneWay, isBuiltin, key } = this;
@@ -176,18 +176,18 @@ export class ClientMethod implements RequestTerms {
     const own = options?.metadata;
     if (own instanceof MergedMetadata) return packMetadata(own);
     if (own === undefined && !passesOn(around)) return this.block;
-    // Nothing is merged: the entries, which have been checked, are packed as they are.
+    // Without a merge the checked entries are packed unchanged.
     if (own !== undefined && this.#metadata === undefined && !passesOn(around)) return packMetadata(own);
     const metadata = this.metadataFor(options, around);
     return metadata === undefined ? undefined : packMetadata(metadata);
   }
 
-  /** Items travel. */
+  /** True when the method has items. */
   get isStream(): boolean {
     return this.kind !== "unary" && this.kind !== "oneWay";
   }
 
-  /** Its number at a peer, or -1: see `unservedBy`. Most calls go to the peer of the call before. */
+  /** The method's number at a peer, or -1: see `unservedBy`. Most calls go to the same peer as the call before. */
   numberIn(numbers: MethodNumbers): number {
     if (numbers !== this.#numbers || numbers.edition !== this.#edition) {
       this.#numbers = numbers;
@@ -199,7 +199,7 @@ export class ClientMethod implements RequestTerms {
     return this.#number;
   }
 
-  /** Why a peer has no number for it. */
+  /** The reason why a peer has no number for the method. */
   unservedBy(numbers: MethodNumbers): string {
     const { source, path, service, name } = this;
     const lack = numbers.lackOf(service, name);
@@ -210,7 +210,7 @@ export class ClientMethod implements RequestTerms {
 }
 
 /**
- * Counts a user's call that has ended, at `endedMs` where the clock has been read already. Returns how long it took, if
+ * Counts a user's call that has ended, at `endedMs` if the clock has been read already. Returns the time it took, if
  * there is a listener for it.
  */
 export function recordEnd(

@@ -40,7 +40,9 @@ import { streamFunction } from "./stream-client.ts";
  */
 export type Client<S extends AnyService> = ClientOf<S, ClientCallOptions>;
 
-/** Makes a client: a frozen plain object with one function for each method. It holds nothing and needs no closing. */
+/**
+ * Makes a client: a frozen plain object with one function for each method. It holds no resources and needs no closing.
+ */
 export function createClient<S extends AnyService>(
   source: SessionSource,
   service: S,

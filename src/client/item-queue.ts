@@ -4,12 +4,12 @@ import type { ItemReader } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
 import { type StreamCall, unsendable } from "./stream-call.ts";
 
-/** Items of one writer that may wait to be sent. */
+/** The most items of one writer that may wait. */
 const maxWaitingItems = 1024;
 
 interface WaitingItem {
   readonly item: unknown;
-  /** An asynchronous schema has accepted it. */
+  /** An asynchronous schema has accepted the item. */
   checked: boolean;
   readonly resolve: () => void;
   readonly reject: (error: RpcError) => void;
@@ -37,11 +37,11 @@ export abstract class ItemQueue {
 
   /** Whether an item would be taken now. */
   protected abstract get isReady(): boolean;
-  /** Takes an item. False: not now. Throws what keeps it from being sent. */
+  /** Takes an item. False: not now. Throws the error of an item that cannot be sent. */
   protected abstract take(item: unknown): boolean;
   /** Items wait to be taken. */
   protected abstract onWait(): void;
-  /** All items have been taken, and no more come. It may be called again. */
+  /** All items have been taken, and no more come. May be called again. */
   protected abstract onThrough(): void;
 
   /** Whether all items have been taken, and no more come. */
@@ -84,7 +84,7 @@ export abstract class ItemQueue {
     }
   }
 
-  /** No more items come. Resolves when all before have been taken. */
+  /** Ends the items. Resolves when all earlier items have been taken. */
   end(): Promise<void> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     if (this.#isEnded) return Promise.reject(precondition("end was called before"));
@@ -97,7 +97,7 @@ export abstract class ItemQueue {
     return taken;
   }
 
-  /** Hands over the items that wait, as far as they may be taken now. */
+  /** Hands over waiting items, as far as they may be taken now. */
   protected pass(): void {
     let count = 0;
     while (this.#waiting[count]?.checked && this.isReady) {
@@ -117,7 +117,7 @@ export abstract class ItemQueue {
     this.#whenEnded?.();
   }
 
-  /** The first item that waits, which is taken with that; undefined when none waits. */
+  /** Takes the first waiting item. Undefined when no item waits. */
   protected shift(): { readonly item: unknown } | undefined {
     const first = this.#waiting.shift();
     if (first === undefined) return undefined;
@@ -152,7 +152,7 @@ export abstract class ItemQueue {
   }
 }
 
-/** The inputs of a stream, which go to its sender. They are checked as they come. */
+/** The inputs of a stream for its sender. They are checked as they come. */
 export class SentInputs extends ItemQueue implements InputSource, ItemProducer {
   readonly #stream: StreamCall;
   #sender: ItemSender | undefined;
@@ -207,15 +207,15 @@ interface Waiter {
 const done: Result = Object.freeze({ done: true, value: undefined });
 
 /**
- * The inputs of a stream that goes through middleware of the client, which reads them. `send` resolves when the reader
- * has taken the item, so middleware sets the pace, and behind it the server. The stream that they reach checks them.
+ * The inputs of a stream that middleware of the client reads. `send` resolves when the reader has taken the item, so
+ * middleware sets the pace, and behind it the server. The inner stream checks the items.
  */
 export class ReadInputs extends ItemQueue implements ItemReader {
   readonly #waiters: Waiter[] = [];
   /** The error of the stream that the reader has left, if it has one. */
   readonly #whyLeft: () => RpcError | undefined;
   #isOver = false;
-  /** The error that the reader is still to receive. */
+  /** The error that the reader has not received yet. */
   #unread: RpcError | undefined;
 
   constructor(whyLeft: () => RpcError | undefined) {
@@ -245,11 +245,11 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     return Promise.resolve(done);
   }
 
-  /** The stream is over: `error` unless it ended well. The reader receives an error instead of the end. */
+  /** The stream has ended, with `error` if it failed. The reader receives an error instead of the end. */
   close(error: RpcError | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    // Once it has taken all, the reader has seen a good end.
+    // A reader that has taken every item has seen a regular end.
     const isCut = !this.isClosed && !this.isThrough;
     this.takeNoMore(error ?? streamEnded());
     if (error !== undefined && isCut) {

@@ -11,7 +11,7 @@ import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type ClientMethod, MergedMetadata } from "./client-method.ts";
 
-/** Makes the call itself: what `next()` of the last middleware does. */
+/** Makes the call itself: the `next()` of the last middleware. */
 export type MakeCall = (input: unknown, options: AnyCallOptions) => Promise<unknown>;
 
 /** The options of a call of any kind that concern its middleware. */
@@ -20,10 +20,10 @@ export type AnyCallOptions = Pick<
   "timeoutMs" | "inherit" | "signal" | "metadata" | "onHeaders" | "onTrailers" | "context"
 >;
 
-/** Those of the call itself, which middleware makes. */
+/** The options of the inner call, which middleware makes. */
 type InnerOptions = { -readonly [name in keyof AnyCallOptions]: AnyCallOptions[name] };
 
-/** How long middleware may take to pass on that the time of its call is up. */
+/** The time that middleware has to pass on an expired deadline. */
 const graceMs = 20;
 
 /** Makes a call without items through middleware. */
@@ -56,20 +56,20 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   readonly #options: AnyCallOptions | undefined;
   readonly #around: IncomingCall | undefined;
   readonly #timeoutMs: number;
-  /** The listeners of the caller, in its async context: middleware may make the call itself in another. */
+  /** The listeners of the caller, in its async context: middleware may make the inner call in another context. */
   readonly #onHeaders: MetadataListener | undefined;
   readonly #onTrailers: MetadataListener | undefined;
   #abort: AbortController | undefined;
   #isSettled = false;
-  /** When its time is up, on the engine's clock. */
+  /** The deadline, on the engine's clock. */
   #endMs = Number.POSITIVE_INFINITY;
-  /** Calls that its middleware has made by `next()` and that have not ended. */
+  /** The number of open calls that its middleware has made by `next()`. */
   #underWay = 0;
   /** The deadline has passed, and the inner call is about to report where the time went. */
   #isLate = false;
-  /** What the last `next()` gave. */
+  /** The promise of the last `next()`. */
   #made: Promise<unknown> | undefined;
-  /** What has ended it before its middleware did, or its reader. */
+  /** The error that ended the call before its middleware or its reader did. */
   #ended: RpcError | undefined;
   #hasReportedHeaders = false;
   #hasReportedTrailers = false;
@@ -98,12 +98,12 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     this.#timeoutMs = timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
   }
 
-  /** Whether what `next()` resolves to are items that are still to come. */
+  /** Whether `next()` resolves to items that are still to come. */
   protected get givesItems(): boolean {
     return false;
   }
 
-  /** The user has all that the call gives. */
+  /** The user has received the whole result of the call. */
   protected finish(): void {}
 
   get identity(): undefined {
@@ -134,7 +134,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     return this.#method.source.name;
   }
 
-  /** Made when first asked for. */
+  /** Made on first use. */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
@@ -152,7 +152,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     return this.#isSettled;
   }
 
-  /** The calls that it makes are listed. */
+  /** The list shows the calls that it makes. */
   override get isListed(): boolean {
     return false;
   }
@@ -178,7 +178,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
       const succeed = (value: unknown) => {
         if (this.#ended !== undefined) return;
         this.#settle();
-        // The trailers of a stream come behind its items.
+        // The trailers of a stream come after its items.
         if (this.givesItems) return resolve(value);
         const error = this.reportTrailers();
         if (error === undefined) resolve(value);
@@ -193,7 +193,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     });
   }
 
-  /** The call settles: gives the user what came with the answer. Returns what ends the call if the listener throws. */
+  /** The call settles: gives the user the metadata of the answer. Returns the error of a listener that throws. */
   reportTrailers(): RpcError | undefined {
     const { trailers } = this;
     if (trailers === noMetadata || this.#hasReportedTrailers) return undefined;
@@ -219,7 +219,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   #next(make: MakeCall): Promise<unknown> {
     if (this.#isLate) this.onDeadline();
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
-    // What ends this call ends the inner one too: it has the same signals, and the time that is left.
+    // The events that end this call also end the inner call: it has the same signals, and the remaining time.
     const left = this.timeLeftMs;
     this.headers = noMetadata;
     this.trailers = noMetadata;
@@ -228,7 +228,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
       metadata: this.metadata,
       onHeaders: (headers) => {
         this.headers = headers;
-        // The headers of the first `next()` that has any.
+        // Only the headers of the first `next()` that has any are reported.
         if (this.#hasReportedHeaders) return;
         this.#hasReportedHeaders = true;
         this.#onHeaders?.(headers);
@@ -247,7 +247,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
 
   readonly #onMade = (): void => void this.#underWay--;
 
-  /** What middleware threw, as an error of the call. */
+  /** The error of the call for a value that middleware threw. */
   protected errorFrom(cause: unknown): RpcError {
     if (cause instanceof RpcError) return cause;
     return this.errorOf("internal", "middleware of the client threw", { cause });
@@ -257,7 +257,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
     return new RpcError({ ...more, code, message, method: this.#method.path });
   }
 
-  /** A call that is under way has the same time, and knows its number and what it waited for: its error is better. */
+  /** An inner call under way has the same deadline, and knows its number and its phase: its error is better. */
   override onDeadline(): void {
     if (this.#underWay > 0 && !this.#isLate) {
       this.#isLate = true;
@@ -278,7 +278,7 @@ export class ClientMiddlewareCall extends MadeCall implements MiddlewareCall {
   protected end(error: RpcError): void {
     if (this.#ended !== undefined) return;
     this.#settle();
-    // First, so that this error is the reason of what the signal ends.
+    // First, so that this error is the reason for everything that the signal ends.
     this.#reject(error);
     this.#ended = error;
     this.#abort?.abort(error);

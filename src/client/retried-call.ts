@@ -25,11 +25,11 @@ export class RetriedCall extends AttemptedCall {
   /** Attempts that were started and not given up. A settled attempt is kept while its server may still execute it. */
   #attempts: Attempt[] = [];
   #lastError: RpcError | undefined;
-  /** An attempt has granted memory: its server cannot know it again. */
+  /** An attempt has granted memory: its server ignores the identity of such a request. */
   #hasGranted = false;
   /** The call's sequence number, if the method has `replay`. 0 before it has one. */
   #sequence = 0;
-  /** The back-off is over, and the memory that the last attempt granted is awaited. */
+  /** The back-off has ended, and the memory of the last attempt's grants has not come back. */
   #awaitsGrants = false;
 
   constructor(method: ClientMethod, input: unknown, policy: RetryPolicy, options: CallOptions | undefined) {
@@ -97,7 +97,7 @@ export class RetriedCall extends AttemptedCall {
     if (this.settled) return;
     this.#lastError = error;
     this.#hasGranted ||= attempt.carries;
-    // One that is late may still be at its server, and what it granted is not back.
+    // The server may still execute a late attempt. Granted memory may not have come back.
     if (how !== "late" && !attempt.hasOpenGrants)
       this.#attempts = this.#attempts.filter((other) => other !== attempt);
     if (attempt.mayHaveRun(error)) {
@@ -115,7 +115,7 @@ export class RetriedCall extends AttemptedCall {
   protected override isRepeatable(attempt: Attempt, error: RpcError): boolean {
     if (super.isRepeatable(attempt, error)) return true;
     if (!this.method.replay || this.#hasGranted) return false;
-    // An error that the peer sent about what it has executed is the answer: another attempt would be given the same.
+    // An error that the peer sent after execution is the answer: another attempt would receive the same error.
     const isAnswer =
       attempt.mayHaveRun(error) && error.origin === "remote" && attempt.session?.state !== "ended";
     return !isAnswer;

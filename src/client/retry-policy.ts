@@ -48,7 +48,7 @@ export interface AttemptOptions {
 export interface RetryPolicy extends BackoffBounds {
   readonly attempts: number;
   readonly codes: ReadonlySet<RpcCode>;
-  /** Infinity: an attempt has all the time that its call has left. */
+  /** Infinity: an attempt has all the remaining time of its call. */
   readonly attemptTimeoutMs: number;
 }
 

@@ -34,8 +34,8 @@ export interface SessionPeerStats extends Traffic {
 
 /**
  * The peer of one session, from either side: the caller of a handler (`call.caller`), the peer of an event, or an entry
- * of `engine.peers()`. It is the same object in all three. Calls go over this session only. When it ends, open calls
- * fail, later ones fail at once with `unavailable`, and none goes to a successor at the same address.
+ * of `engine.peers()`. It is the same object in all three. Calls go over this session only. When the session ends, open
+ * calls fail, and later calls fail at once with `unavailable`. No call goes to a successor at the same address.
  */
 export class SessionPeer {
   readonly #clients: SessionClients;
@@ -81,8 +81,8 @@ export class SessionPeer {
 
   /**
    * Makes a typed client of a service that the peer serves to this engine: by `serve` of its `connect` if it has
-   * connected. A client holds nothing and needs no closing. If the peer does not serve the service, calls fail with
-   * `unimplemented`.
+   * connected. A client holds no resources and needs no closing. If the peer does not serve the service, calls fail
+   * with `unimplemented`.
    *
    * @example
    * const [first] = engine.peers();
@@ -100,7 +100,7 @@ export class SessionPeer {
   }
 }
 
-/** What the clients of one session's peer share. It ends with the session, and finds no other. */
+/** Shared by the clients of one session's peer. It ends with the session, and finds no other session. */
 export class SessionClients implements SessionPart, SessionSource {
   readonly frames = {};
   readonly openWork = 0;
@@ -134,7 +134,7 @@ export class SessionClients implements SessionPart, SessionSource {
     return this.#calls.isConfidential;
   }
 
-  /** Made with the session's parts, and found when they are there. */
+  /** The session's parts are made after it, so the part is looked up on first use. */
   get #calls(): Exchange {
     this.#exchange ??= this.context.part(Exchange);
     return this.#exchange;
@@ -171,7 +171,7 @@ export class SessionClients implements SessionPart, SessionSource {
     return this.#calls.request(method, input, options);
   }
 
-  /** After the calls on it have been settled, some of which would be tried again. */
+  /** Runs after the session's calls have settled, because some of them would try again. */
   end(reason: RpcError): void {
     this.#endReason = reason;
     this.#retried?.close(sessionEnded(this.name, reason));

@@ -7,7 +7,7 @@ import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 import type { SessionState } from "../session/liveness/watched-session.ts";
 import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 
-/** A session as a client's calls use it. */
+/** A session for a client's calls. */
 export interface CallSession {
   readonly peerName: string;
   readonly state: SessionState;
@@ -22,7 +22,7 @@ export interface CallSession {
   /** The session itself, for its other parts. */
   readonly context: SessionContext;
   /**
-   * Sends a request, or lets it wait for its turn. `endMs`, on the engine's clock, is when the caller waits no more.
+   * Sends a request, or lets it wait for its turn. `endMs`, on the engine's clock, is the end of the caller's wait.
    * Throws RpcError when the request can neither leave nor wait.
    */
   request(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs?: number): void;
@@ -37,13 +37,13 @@ export interface SessionSource {
   readonly name: string;
   /** Whether each session of it is sealed, or does not leave this host. */
   readonly isConfidential: boolean;
-  /** Its calls that may be tried more than once. */
+  /** The calls that may make several attempts. */
   readonly retried: RetriedCalls;
   /** The source is closed: no session will open again. */
   readonly closed: boolean;
-  /** Calls wait while there is no session, and those that have not left when one is lost ask for another. */
+  /** Calls wait while there is no session. Calls that had not left when a session was lost ask for another. */
   readonly waitForReady: boolean;
-  /** Several peers may take a call: one that was certainly not executed by the first goes to another. */
+  /** Several peers may take a call: a call that the first peer has certainly not executed goes to another. */
   readonly hasOthers: boolean;
   /**
    * The open session, at once, or a promise of an opening one. Throws or rejects with RpcError. The end of `call` ends

@@ -9,17 +9,17 @@ import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { type Candidate, slowStartWeight } from "./policy.ts";
 
-/** Receives how a backend of a set fares. */
+/** Is notified of the events of a backend. */
 export interface BackendListener {
-  /** Something changed that decides which backends are ready. */
+  /** A change that may make the backend ready or unready. */
   onBackendChanged(): void;
-  /** A call to it that had left has ended. */
+  /** A call that had left for the backend has ended. */
   onBackendSettled(backend: Backend, code: RpcCode | "ok"): void;
 }
 
 /**
- * One member of a set of backends: a connection, and what decides whether calls go there. In a set it is connected
- * again when it is lost, until it is retired.
+ * One member of a set of backends: a connection, and the state that decides whether calls go there. A lost backend is
+ * connected again until it is retired.
  */
 export class Backend implements Candidate, ConnectionListener {
   readonly connection: PeerConnection;
@@ -32,7 +32,7 @@ export class Backend implements Candidate, ConnectionListener {
   #connectedMs = Number.NEGATIVE_INFINITY;
   #retired = false;
 
-  /** `set` is what it is a member of. */
+  /** `set`: the set of the backend. */
   constructor(
     connection: PeerConnection,
     options: Pick<ResolvedBalanceOptions, "ejection" | "reconnect" | "slowStartMs">,
@@ -78,7 +78,7 @@ export class Backend implements Candidate, ConnectionListener {
     return slowStartWeight(this.connection.engine.clock.now(), this.#connectedMs, slowStartMs);
   }
 
-  /** Connected, suspected or not; not while it drains. */
+  /** True while connected, suspected or not. False while the backend drains. */
   get isOpen(): boolean {
     const { state } = this.connection;
     return state === "connected" || state === "suspect";
@@ -104,12 +104,12 @@ export class Backend implements Candidate, ConnectionListener {
     return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight, notServing };
   }
 
-  /** The session of a call, as of a `SessionSource`. */
+  /** The session of a call, as from a `SessionSource`. */
   session(call: OutgoingCall): CallSession | Promise<CallSession> {
     return this.connection.session(call);
   }
 
-  /** Something changed that decides whether it is ready. */
+  /** A change that may make the backend ready or unready. */
   onChanged(): void {
     if (!this.#retired) this.#set.onBackendChanged();
   }
@@ -136,7 +136,7 @@ export class Backend implements Candidate, ConnectionListener {
     if (this.#retired) return;
     try {
       const session = await this.connection.session();
-      // It may have ended before a listener was there, so the loss is not reported.
+      // The session may have ended before a listener existed, so its loss is not reported.
       if (session.state !== "open") this.#tryLater();
     } catch (error) {
       this.#tryLater();
@@ -158,7 +158,7 @@ export class Backend implements Candidate, ConnectionListener {
   retire(onDone: () => void): void {
     this.#leave();
     const closeIfDone = (): void => {
-      // Control requests count here: what has been borrowed from it, or by it, is returned first.
+      // Control requests count here, so that borrowed regions of either side are returned first.
       if (this.connection.idle) {
         this.close();
         onDone();
@@ -173,7 +173,7 @@ export class Backend implements Candidate, ConnectionListener {
     this.connection.close(reason);
   }
 
-  /** Stops trying and listening; the connection stays as it is. */
+  /** Stops the tries and the listener. The connection stays open. */
   #leave(): void {
     this.#retired = true;
     this.#cancelTry?.();
@@ -186,7 +186,7 @@ export class Backend implements Candidate, ConnectionListener {
 /** The time between checks of a retired backend, until its last call has ended. */
 const retiredLookMs = 50;
 
-/** Failures of the server, not of the call. */
+/** Error codes that blame the server, not the call. */
 const serverFailures: ReadonlySet<RpcCode | "ok"> = new Set([
   "unavailable",
   "deadline_exceeded",
@@ -197,10 +197,13 @@ const serverFailures: ReadonlySet<RpcCode | "ok"> = new Set([
 ]);
 const longestTimes = 10;
 
-/** How many calls are judged together by their share of failures. With fewer, chance would eject healthy backends. */
+/**
+ * The number of calls whose share of failures is judged together. With fewer calls, chance would eject healthy
+ * backends.
+ */
 const judgedCalls = 50;
 
-/** Why a backend should be ejected now; undefined when it should not. */
+/** The reason to eject a backend now. Undefined without one. */
 export type OutlierVerdict = "consecutive" | "share" | undefined;
 
 /**
@@ -214,10 +217,10 @@ export type OutlierVerdict = "consecutive" | "share" | undefined;
 export class Outlier {
   readonly #options: Complete<EjectionOptions>;
   #failures = 0;
-  /** The calls that are being counted: all, and those that failed. */
+  /** The numbers of counted calls, and of failures among them. */
   #calls = 0;
   #failed = 0;
-  /** The share of failures among the calls that were counted before. */
+  /** The share of failures in the previous count. */
   #lastShare = 0;
   #times = 0;
   #untilMs = Number.NEGATIVE_INFINITY;
@@ -234,12 +237,12 @@ export class Outlier {
     return nowMs < this.#untilMs;
   }
 
-  /** The share of its calls that failed lately, from 0 to 1. */
+  /** The recent share of failed calls, from 0 to 1. */
   get failureShare(): number {
     return this.#calls < judgedCalls / 2 ? this.#lastShare : this.#failed / this.#calls;
   }
 
-  /** A call to it has ended. Whether it should be ejected now; by its share only if the others fail less. */
+  /** A call to the backend has ended. Returns the verdict: by its share, it is ejected only if the others fail less. */
   settled(code: RpcCode | "ok"): OutlierVerdict {
     // The caller stopped waiting, so the call was neither a success nor a failure.
     if (code === "cancelled") return undefined;

@@ -36,7 +36,7 @@ export class BalancedPeer implements AsyncDisposable {
     return this.#backends.stats;
   }
 
-  /** Makes a typed client whose calls go to the backends. A client holds nothing and needs no closing. */
+  /** Makes a typed client whose calls go to the backends. A client holds no resources and needs no closing. */
   client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
     return createClient(this.#backends, service, options);
   }

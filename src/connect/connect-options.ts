@@ -58,8 +58,9 @@ export interface ConnectOptions {
   /** Limits of calls in flight and waiting calls. */
   readonly window?: WindowOptions | undefined;
   /**
-   * What this engine serves to the peer, made by `implement`: the peer's handlers call it by `call.caller`. What
-   * `Engine.open` and `engine.serve` serve is for those who connect. Default: nothing is served to the peer.
+   * The services of this engine for the peer, made by `implement`: the peer's handlers call them by `call.caller`. The
+   * services of `Engine.open` and `engine.serve` are for peers that connect to this engine. Default: no services for
+   * the peer.
    *
    * @example
    * const farm = await engine.connect("tcp://farm.internal:7400", { serve: [greeter] });
@@ -105,8 +106,8 @@ export interface BalanceOptions {
    */
   readonly keyOf?: KeyOf | undefined;
   /**
-   * Pins calls: returns the URLs of the backends that a key belongs to. The calls of the key go to one of these, ready or
-   * not, and to no other. While none of them is connected, the calls fail or wait, as `reconnect.whileLost` says. An
+   * Pins calls: returns the URLs of the backends that a key belongs to. The calls of the key go to one of these, ready
+   * or not, and to no other. While none of them is connected, the calls fail or wait, as `reconnect.whileLost` sets. An
    * `RpcError` that it throws is the error of the call. Default: no call is pinned.
    */
   readonly pin?: ((key: string) => readonly string[]) | undefined;
@@ -118,7 +119,7 @@ export interface BalanceOptions {
   readonly reconnect?: ReconnectOptions | undefined;
   /** Limits of calls in flight and waiting calls, for each backend. */
   readonly window?: WindowOptions | undefined;
-  /** What this engine serves to each backend. As for one peer. */
+  /** The services of this engine for each backend, as for one peer. */
   readonly serve?: readonly Implementation[] | undefined;
   /**
    * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
@@ -196,7 +197,7 @@ const commonFields = {
   reconnect: reconnectField,
   window: group(windowFields),
   name: nameField,
-  // `ServedServices` checks them.
+  // `ServedServices` checks the implementations.
   serve: anything<readonly Implementation[]>(),
 };
 
@@ -209,7 +210,7 @@ const balanceFields = {
   ...commonFields,
   policy: {
     resolve: policyField.resolve,
-    // Each peer has a policy of its own.
+    // A function, because each peer has its own policy.
     get fallback() {
       return policies.twoChoices();
     },

@@ -35,16 +35,16 @@ import { mayPass, PeerConnection } from "./peer-connection.ts";
 import type { Ports } from "./ports.ts";
 import type { FoundEngine, Resolver } from "./resolver.ts";
 
-/** What holds for every session of a connection. */
+/** The terms of every session of a connection. */
 interface ConnectionTerms {
   readonly timeoutMs: number;
   readonly reconnect: Complete<ReconnectOptions>;
   readonly window: WindowLimits;
-  /** What this engine serves to the peer. */
+  /** The services of this engine for the peer. */
   readonly served: Served;
-  /** The name that peers must prove; undefined: the host of their URL. */
+  /** The name that peers must prove. Undefined: the host of their URL. */
   readonly name: string | undefined;
-  /** The engine that is meant; undefined: any. */
+  /** The required engine. Undefined: any engine. */
   readonly incarnation?: bigint | undefined;
   /** Refuses an engine that has answered by throwing an RpcError. */
   readonly admit?: ((engine: FoundEngine) => void) | undefined;
@@ -58,8 +58,8 @@ interface ConnectionTerms {
 const firstAttemptMs = 1000;
 
 /**
- * Bounds of the pause after a hello that went into a connection which had broken before. The next hello makes another
- * connection, if the provider knows by then.
+ * The bounds of the pause after a hello on a broken connection. The next hello makes another connection, if the
+ * provider has noticed by then.
  */
 const lostHelloPause = { baseDelayMs: 5, maxDelayMs: 500 };
 
@@ -117,8 +117,8 @@ export class Connector {
   readonly #backoff = new Backoff(realClock, false);
 
   /**
-   * `serve` makes what is served to one peer, by default nothing. `timeoutMs` is the default for the welcome; `assertOpen` throws when the
-   * engine connects no more.
+   * `serve` makes the services for one peer, by default none. `timeoutMs` is the default for the welcome; `assertOpen`
+   * throws when the engine makes no more connections.
    */
   constructor(
     engine: EngineServices,
@@ -137,8 +137,8 @@ export class Connector {
   }
 
   /**
-   * Resolves when the engine at `url` has welcomed this one. Where calls wait for a lost peer, they also wait for one
-   * that is not there yet: then it resolves after the first try.
+   * Resolves when the engine at `url` has welcomed this one. If calls wait for a lost peer, they also wait for an
+   * absent peer: then it resolves after the first try.
    */
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
     const connection = this.#connect([url], this.#terms(options));
@@ -206,7 +206,7 @@ export class Connector {
     return [balanced, backends];
   }
 
-  /** The connection to the engine at `url`. Resolves when it is welcomed. */
+  /** The connection to the engine at `url`. Resolves when the engine has welcomed this one. */
   async connection(url: string, timeoutMs: number): Promise<PeerConnection> {
     const options = resolveConnectOptions({ timeoutMs }, timeoutMs);
     const connection = this.#connect([url], { ...options, served: this.#serve() });
@@ -244,7 +244,7 @@ export class Connector {
     return connection;
   }
 
-  /** At the first URL that answers. Each has its share of the time that is left. */
+  /** Opens a session at the first URL that answers. Each URL has its share of the remaining time. */
   async #openSomewhere(connection: PeerConnection, terms: ConnectionTerms): Promise<Session> {
     const { urls } = connection;
     const untilMs = realClock.now() + terms.timeoutMs;
@@ -264,8 +264,8 @@ export class Connector {
   }
 
   /**
-   * `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. Of several addresses of a host,
-   * each is tried when the one before has failed or has not answered for a while; the first session counts (RFC 8305).
+   * `timeoutMs` covers the look-up of the name, the opening of a port, and the welcome. Of several addresses of a host,
+   * each is tried when the former one has failed or has not answered for a while. The first session counts (RFC 8305).
    */
   async #openSession(connection: PeerConnection, url: string, terms: ConnectionTerms): Promise<Session> {
     this.#assertOpen();
@@ -297,7 +297,7 @@ export class Connector {
     });
   }
 
-  /** At one address of the host. `isLate`: another address has led to the peer. */
+  /** Opens a session at one address of the host. `isLate`: another address has led to the peer. */
   async #openAt(
     target: Target,
     connection: PeerConnection,
@@ -311,7 +311,7 @@ export class Connector {
     let repeats: Greeting["nonce"] | undefined;
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
-      // A resolver may name ever new backends: one that is closed costs no further hello.
+      // A resolver may name new backends without end: a closed backend costs no further hello.
       if (connection.closed || isLate()) throw closedError(url);
       const routeMs = Math.max(1, untilMs - realClock.now());
       const { address, replyTo } = await routeTo(port, target, url, routeMs);
@@ -374,7 +374,7 @@ export class Connector {
   }
 }
 
-/** How long the first addresses of a host have before the next one is tried (RFC 8305, section 5). */
+/** The time of the first addresses of a host before the next one is tried (RFC 8305, section 5). */
 const nextAddressMs = 250;
 
 /** Resolves when an attempt has succeeded, the last one has failed, or it is time for the next. */
@@ -390,7 +390,7 @@ function settledOrLate(attempts: readonly Promise<Session>[]): Promise<void> {
   });
 }
 
-/** None of the addresses of a host led to the peer. */
+/** The error when no address of a host led to the peer. */
 function atNoAddress(url: string, targets: readonly Target[], errors: readonly unknown[]): unknown {
   const last = errors.at(-1);
   const failures = errors.filter((error) => error instanceof RpcError);
@@ -405,7 +405,7 @@ function atNoAddress(url: string, targets: readonly Target[], errors: readonly u
   });
 }
 
-/** None of the URLs of an engine led to it. */
+/** The error when no URL of an engine led to it. */
 function nowhere(failures: readonly RpcError[]): RpcError {
   const last = failures.at(-1) as RpcError;
   const { code, retryable } = failures.find((failure) => failure.retryable) ?? last;
@@ -413,7 +413,7 @@ function nowhere(failures: readonly RpcError[]): RpcError {
   return new RpcError({ code, retryable, message, cause: last });
 }
 
-/** What a resolver's `admit` throws beside refusals. */
+/** The error for a value that a resolver's `admit` throws, other than a refusal. */
 function judgeFailed(url: string, cause: unknown): RpcError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new RpcError({

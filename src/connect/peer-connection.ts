@@ -28,7 +28,7 @@ export interface ConnectionListener extends CallEndListener {
   onClosed(reason: RpcError): void;
 }
 
-/** What a connection is made with. */
+/** The parts of a connection. */
 export interface ConnectionOptions {
   /** Opens the next session, in one try. */
   readonly open: (connection: PeerConnection) => Promise<Session>;
@@ -41,7 +41,7 @@ export interface ConnectionOptions {
 
 /**
  * The connection to one engine: it owns the session, opens the next when that is lost, and knows the state of the peer.
- * It knows nothing of other backends.
+ * It does not know other backends.
  */
 export class PeerConnection implements SessionSource, SessionObserver {
   /** The URLs of the engine, the best first. */
@@ -68,7 +68,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
   #health: ToldHealth | undefined;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
-  /** Why calls fail once it is closed. */
+  /** The error of calls after the connection is closed. */
   #closeReason: RpcError | undefined;
 
   constructor(url: string, engine: EngineServices, options: ConnectionOptions) {
@@ -141,7 +141,9 @@ export class PeerConnection implements SessionSource, SessionObserver {
     return this.#health?.notServing ?? allServe;
   }
 
-  /** Users' calls on its last session, but for streams that were sent. Calls that wait for a place in its window count. */
+  /**
+   * Users' calls on its last session, without streams that were sent. Calls that wait for a place in its window count.
+   */
   get inFlight(): number {
     const { calls } = this;
     return calls === undefined ? 0 : calls.usersSize - calls.streams + calls.waiting.size;
@@ -152,7 +154,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
     return this.calls?.streams ?? 0;
   }
 
-  /** The calls of its last session, counted. */
+  /** The counted calls of its last session. */
   get traffic(): Traffic {
     return trafficOf(this.#exchange === undefined ? [] : [this.#exchange]);
   }
@@ -195,7 +197,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
   close(reason: RpcError = closedError(this.url)): void {
     if (this.closed) return;
     this.#closeReason = reason;
-    // First, so that the peer learns that its caller is gone: a stream that ended before would send a cancellation.
+    // First, so that the peer learns that its caller is gone. A stream that ended before would send a cancellation.
     this.#session?.end(reason);
     this.listener?.onClosed(reason);
     this.#reconnector.close(reason);
@@ -207,7 +209,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
 
   // ---- called by the reconnector ---------------------------------------------------------------
 
-  /** Takes the session that has been opened, and gives what calls use of it. */
+  /** Takes the opened session, and returns its interface for calls. */
   adopt(session: Session): CallSession {
     const exchange = session.part(Exchange);
     this.#session = session;
@@ -215,7 +217,7 @@ export class PeerConnection implements SessionSource, SessionObserver {
     this.calls = exchange.outgoing;
     this.calls.listener = this.listener;
     if (this.#closeReason !== undefined) session.end(this.#closeReason);
-    // It may have ended while this promise was on its way.
+    // The session may have ended before this promise settled.
     if (session.state !== "open") return exchange.outgoing;
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
@@ -286,16 +288,14 @@ const noWindow: WindowStats = { limit: 0, credits: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
 
-/**
- * Opens the next session of a connection, with backoff between tries, and keeps the calls that wait for it meanwhile.
- */
+/** Opens the next session of a connection, with backoff between tries, and keeps the calls that wait for it. */
 class Reconnector {
   readonly #peer: PeerConnection;
   readonly #open: () => Promise<Session>;
   readonly #options: Complete<ReconnectOptions>;
   readonly #backoff: Backoff;
   readonly #maxWaiting: number;
-  /** Calls that wait for a session, and some that did. */
+  /** Calls that wait for a session, and some that have stopped waiting. */
   readonly #waiting = new Set<OutgoingCall>();
   #forgotMs = Number.NEGATIVE_INFINITY;
   #opening: Promise<CallSession> | undefined;
@@ -335,20 +335,20 @@ class Reconnector {
     this.#onSessionEnded?.();
   }
 
-  /** The calls that wait fail: the connection has been closed. */
+  /** Fails the waiting calls: the connection has been closed. */
   close(reason: RpcError): void {
     this.#giveUp?.(reason);
     this.#backoff.endAll();
   }
 
-  /** As many calls may wait for a session as in one. */
+  /** The limit for a session's window also applies to calls that wait for a session. */
   #letWait(call: OutgoingCall): void {
     if (this.#waiting.size >= this.#maxWaiting) this.#forgetNowAndThen();
     if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.#peer.url);
     this.#waiting.add(call);
   }
 
-  /** Not each time while the bound is reached: there may be none to forget. */
+  /** Not on every call while the limit is reached: there may be no settled call. */
   #forgetNowAndThen(): void {
     const nowMs = this.#peer.engine.clock.now();
     if (nowMs < this.#forgotMs + forgetEveryMs) return;
@@ -356,7 +356,7 @@ class Reconnector {
     this.#forgetSettled();
   }
 
-  /** Calls that their callers have given up. */
+  /** Forgets calls that their callers have given up. */
   #forgetSettled(): void {
     for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
   }
@@ -365,7 +365,7 @@ class Reconnector {
   #reopen(): Promise<CallSession> {
     return new Promise<CallSession>((resolve, reject) => {
       this.#giveUp = reject;
-      // Cleared first: a call that tries again at once must not be given the old attempt.
+      // Cleared first: a call that tries again at once must not receive the old attempt.
       const clear = () => {
         this.#opening = undefined;
         this.#giveUp = undefined;
@@ -389,7 +389,7 @@ class Reconnector {
     });
   }
 
-  /** Tries until there is a session; once, when no call waits for more. */
+  /** Tries until there is a session. Tries once when no call waits for more. */
   async #openWithRetries(): Promise<Session> {
     for (let attempt = 0; ; attempt++) {
       await this.#drained();
@@ -431,7 +431,7 @@ export function mayPass(error: unknown): boolean {
 /** Calls must be able to ask for a session, even when no call may wait for a place in one. */
 const leastWaiting = 1024;
 
-/** How many calls may wait for a session to be opened: as many as may wait in one. */
+/** The most calls that may wait for a session to open: the same as in one session. */
 export function mostWaiting({ maxWaiting }: { readonly maxWaiting: number }): number {
   return Math.max(maxWaiting, leastWaiting);
 }

@@ -74,6 +74,6 @@ export interface BackendStats extends Traffic {
   readonly notServing: readonly string[];
   /** Ejected by outlier detection. An ejected backend gets no calls for a while. */
   readonly ejected: boolean;
-  /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */
+  /** The backend's share of calls relative to the others, from above 0 to 1; below 1 during slow start. */
   readonly weight: number;
 }

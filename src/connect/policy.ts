@@ -8,7 +8,7 @@ export interface Candidate {
   readonly inFlight: number;
   /** Streams of this engine that are open at the backend, idle or not. */
   readonly streams: number;
-  /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */
+  /** The backend's share of calls relative to the others, from above 0 to 1; below 1 during slow start. */
   readonly weight: number;
 }
 

@@ -38,12 +38,12 @@ export class Ports {
     return { ...layout, maxConnections, maxIdleConnectionMs };
   }
 
-  /** Where peers can reach the engine, with real port numbers. */
+  /** The URLs at which peers can reach the engine, with real port numbers. */
   get urls(): string[] {
     return this.#listening.map((port) => port.url);
   }
 
-  /** Those it listens on, in the order of the URLs it was given. */
+  /** The listening ports, in the order of the given URLs. */
   get listening(): readonly Port[] {
     return this.#listening;
   }
@@ -67,9 +67,7 @@ export class Ports {
     return locateAll(url, this.#fabric.verbs);
   }
 
-  /**
-   * A port from which `target` can be reached: one that is there, or one opened now, which two connects at once share.
-   */
+  /** A port from which `target` can be reached: an open one, or a new one, which concurrent connects share. */
   async towards(target: Target): Promise<Port> {
     assertSecurable(this.#fabric.security, target.scheme);
     const there = this.all.find((port) => canReach(port, target));

@@ -20,7 +20,7 @@ export interface ResolverListener {
 /** An engine that has answered at a URL of a resolver. */
 export interface FoundEngine {
   readonly url: string;
-  /** Which engine it is: `engine.incarnation` there. */
+  /** The incarnation of the engine: `engine.incarnation` there. */
   readonly incarnation: bigint;
   /** The identity that the engine has proven. Undefined for an engine without a proof. */
   readonly identity: Identity | undefined;

@@ -10,7 +10,7 @@ export interface Connected<S extends AnyService> extends AsyncDisposable {
   readonly client: Client<S>;
   /** The connection behind `client`, for clients of other services or with other options. */
   readonly peer: Peer;
-  /** The engine that listens. Close it to see how a caller takes the loss of its server. */
+  /** The engine that listens. Close it to test the loss of a server. */
   readonly server: Engine;
   /** The engine that connected. */
   readonly engine: Engine;
@@ -18,7 +18,7 @@ export interface Connected<S extends AnyService> extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** How many servers this thread has had: names of `mem` belong to the thread, and its test files share them. */
+/** The number of servers of this thread so far. Names of `mem` belong to the thread, and its test files share them. */
 let servers = 0;
 
 /**
@@ -26,7 +26,7 @@ let servers = 0;
  * hold, as over the other transports. It needs no native code.
  *
  * @param contract The service that `client` calls.
- * @param implementation What serves it, made by `implement`; or several, as in `serve` of an engine.
+ * @param implementation The implementation of the service, made by `implement`; or several, as in `serve` of an engine.
  * @throws As `Engine.open` and `engine.connect`; nothing stays open then.
  *
  * @example

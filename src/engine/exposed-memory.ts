@@ -9,11 +9,11 @@ import { RegionCore, type RegionListener, type RegionOrigin } from "../memory/re
 import type { Access, OnGranted, RegionKeys } from "../memory/region-kind.ts";
 import { Shares } from "../transfer/handles/shares.ts";
 
-/** What exposed memory needs of its engine. */
+/** The engine of exposed memory. */
 export interface ExposedMemoryContext {
   readonly maxPoolBytes: number;
   readonly incarnation: bigint;
-  /** The addresses in the handles that are shared. */
+  /** The addresses in shared handles. */
   urls(): readonly string[];
   /** @throws RpcError when the engine drains or is closed. */
   assertOpen(): void;
@@ -23,7 +23,7 @@ export interface ExposedMemoryContext {
 export interface MappedFilesStats {
   readonly files: number;
   readonly bytes: number;
-  /** How many of the files have lost bytes since they were mapped. */
+  /** The number of files that have lost bytes since they were mapped. */
   readonly damaged: number;
 }
 
@@ -34,7 +34,7 @@ export class ExposedMemory implements RegionListener {
   readonly #context: ExposedMemoryContext;
   /** Regions whose memory may still be in use. A disposed region stays here until its memory is free. */
   readonly #regions = new Set<RegionCore>();
-  /** The memory of those that are files. */
+  /** The memory of mapped files among them. */
   readonly #files = new Map<RegionCore, FileMemory>();
   #stopListening: (() => void) | undefined;
 
@@ -83,14 +83,14 @@ export class ExposedMemory implements RegionListener {
     const file = new MappedFile<A>(core, this.shares, memory);
     this.#files.set(core, memory);
     const user = new WeakRef(file);
-    // Views may outlive a region that is forgotten; collecting them unmaps the file.
+    // Views may outlive a forgotten region; their collection unmaps the file.
     core.onDisposed(() => {
       if (user.deref() !== undefined) memory.end();
     });
     return file;
   }
 
-  /** The files that are mapped. */
+  /** The mapped files. */
   get mappedFiles(): MappedFilesStats {
     let [bytes, damaged] = [0, 0];
     for (const memory of this.#files.values()) {
@@ -111,7 +111,9 @@ export class ExposedMemory implements RegionListener {
     this.#files.delete(region);
   }
 
-  /** Disposes every region and closes the pool. After the ports are closed: nothing touches the memory then. */
+  /**
+   * Disposes every region and closes the pool. Called after the ports are closed: then the memory is no longer touched.
+   */
   close(): void {
     this.#stopListening?.();
     for (const region of this.#regions) region.dispose();

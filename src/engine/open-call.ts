@@ -9,12 +9,12 @@ import type { Exchange } from "../session/calls/exchange.ts";
 import { sessionName } from "./session-stats.ts";
 
 /**
- * Where an open call stands.
+ * The phase of an open call.
  *
  * An outgoing call is `waiting` for its input's check or for the window, `connecting`, in `backoff` until its next
- * attempt, `sent`, `pulling` its answer, or `cancelling`: its caller has the outcome, but the peer has not confirmed
- * that it has stopped. An incoming call is `queued` by admission control, `open`, or `ended` and waiting for its
- * transfers.
+ * attempt, `sent`, `pulling` its answer, or `cancelling`. A cancelling call has its outcome, but the peer has not
+ * confirmed that it has stopped. An incoming call is `queued` by admission control, `open`, or `ended` and waiting for
+ * its transfers.
  */
 export type OpenCallPhase =
   | "waiting"
@@ -27,36 +27,36 @@ export type OpenCallPhase =
   | "open"
   | "ended";
 
-/** A call that is in flight, as `engine.calls()` lists it. Each attempt of a retried call that has left is one. */
+/** A call in flight, as `engine.calls()` lists it. Each sent attempt of a retried call counts as one. */
 export interface OpenCall {
   readonly direction: CallDirection;
   /** `service/method`. */
   readonly method: string;
   /** The URL of the peer; if the peer connected to this engine, its incarnation and the fabric. */
   readonly peer: string;
-  /** Names the session, the same on both sides; "" before the request has left. */
+  /** The session's name, the same on both sides; "" before the request has left. */
   readonly session: string;
-  /** Its number in its session, the same on both sides and in errors. 0 before its request has left. */
+  /** The call's number in its session, the same on both sides and in errors. 0 before its request has left. */
   readonly callId: number;
   readonly phase: OpenCallPhase;
   /** Time in each phase until now, in order. Empty for a call that was tried before and waits for its next attempt. */
   readonly phases: readonly CallPhase[];
-  /** Since it was made (out), or since its request arrived (in), in milliseconds. */
+  /** Time since the call was made (out), or since its request arrived (in), in milliseconds. */
   readonly ageMs: number;
-  /** Until its deadline, in milliseconds; 0 when that has passed. */
+  /** Time until the deadline, in milliseconds; 0 when it has passed. */
   readonly timeLeftMs: number;
   /** Outgoing: bytes of memory that the call grants to the peer. */
   readonly grantedBytes: number;
   /** Incoming: transfers in progress on the caller's memory. */
   readonly transfers: number;
-  /** Items of a stream that this side has sent, and that have come. */
+  /** Items of a stream, sent by this side and received. */
   readonly itemsSent: number;
   readonly itemsReceived: number;
 }
 
 /**
- * Every open call, oldest first, without control requests. Nothing is kept for this list: calls that have left are in
- * their session's tables, and the others are found by their deadlines, since each open call has one.
+ * Every open call, oldest first, without control requests. No separate list is kept. Sent calls are in their session's
+ * tables. The other calls are found by their deadlines, because each open call has a deadline.
  */
 export function openCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel): OpenCall[] {
   const nowMs = systemClock.now();

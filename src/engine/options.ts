@@ -100,10 +100,10 @@ export interface EngineOptionsOf<E> {
    */
   readonly slowCallMs?: number | undefined;
   /**
-   * Gets one line for each call that has failed, and for each that took `slowCallMs` or longer, on each side when the
-   * call ends: an object as that of `cinnabar:call.slow`, with the error's message, and a sentence. A logger of pino fits
-   * as it is, and so does `console`. Failures are `warn`; `internal`, `unknown` and `data_loss` are `error`; what a caller
-   * has cancelled is `info`. A stream is logged by its caller when it fails. Default: nothing is logged.
+   * Receives one line for each call that has failed, and for each that took `slowCallMs` or longer, on each side when
+   * the call ends. A line is an object like that of `cinnabar:call.slow`, with the error's message, and a sentence.
+   * Loggers of pino and `console` fit unchanged. Failures are `warn`; `internal`, `unknown` and `data_loss` are
+   * `error`; a cancelled call is `info`. A stream is logged by its caller when it fails. Default: no log.
    */
   readonly logger?: Logger | undefined;
   /**
@@ -127,7 +127,7 @@ export interface EngineOptionsOf<E> {
   readonly onHandlerError?: HandlerErrorListener | undefined;
 }
 
-/** The options of an engine as they are in force. Those that are functions, keys or services are left out. */
+/** The options of an engine in force, without functions, keys and services. */
 export type EngineSettings = Resolved<typeof settingFields>;
 
 /** The settings among the options. */
@@ -137,7 +137,7 @@ export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
   ) as unknown as EngineSettings;
 }
 
-/** The range of each limit. A lower value works for nothing; a higher one has no effect. */
+/** The range of each limit. A lower value works for no program; a higher one has no effect. */
 const limitFields = {
   memoryBytes: integer(leastMemoryBytes, Number.MAX_SAFE_INTEGER),
   maxBodyBytes: integer(1024, 0xffff_ffff),
@@ -162,7 +162,7 @@ const limitFields = {
   maxReplayMs: milliseconds({ low: 1 }),
 } satisfies FieldsOf<EngineLimits>;
 
-/** Those of the options that are plain values. */
+/** The options that are plain values. */
 const settingFields = {
   heartbeatMs: milliseconds({ low: 100, fallback: defaultHeartbeatMs }),
   keepaliveMs: milliseconds({ low: 100 }),
@@ -201,14 +201,14 @@ const engineFields = {
   listen: { ...listenField, fallback: [] as readonly string[] },
   verbs: checkedBy(verbsField),
   security: checkedBy((where, name, value) => resolveSecurity(where, name, value as SecurityOptions)),
-  // `ServedServices` checks them, since a function may make them.
+  // `ServedServices` checks the implementations, because a function may make them.
   serve: anything(),
   middleware: group(engineMiddlewareFields),
   logger: loggerField,
   onHandlerError: callback<HandlerErrorListener>(),
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 
-/** The options with the defaults, without what is served. */
+/** The options with the defaults, without the served implementations. */
 export type ResolvedEngineOptions = Omit<Resolved<typeof engineFields>, "serve">;
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
@@ -217,7 +217,7 @@ export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedE
   return resolved;
 }
 
-/** The limits as given, and those that derive from the budget where none is given. */
+/** The given limits, and the limits that derive from the budget. */
 function completeLimits(limits: Resolved<typeof limitFields>, where: string, name: string): EngineLimits {
   const memory = processMemory();
   const derived = deriveLimits(limits.memoryBytes ?? defaultMemoryBytes(memory), memory.heapBytes);

@@ -7,7 +7,7 @@ import type { SessionContext } from "../session/connection/context.ts";
 
 /** An open session of an engine. Either side may have connected. */
 export interface SessionStats {
-  /** Names the session, the same on both sides, and in `engine.calls()`. */
+  /** The session's name, the same on both sides, and in `engine.calls()`. */
   readonly session: string;
   /** The URL that this side has connected to; if the peer has connected, its incarnation and the fabric. */
   readonly peer: string;
@@ -26,7 +26,7 @@ export interface SessionStats {
   readonly queuedBytes: number;
 }
 
-/** The open sessions of these. */
+/** The open sessions of these exchanges. */
 export function sessionStats(exchanges: Iterable<Exchange>): SessionStats[] {
   const all: SessionStats[] = [];
   for (const { session, outgoing, incoming } of exchanges) {
@@ -48,7 +48,7 @@ export function sessionStats(exchanges: Iterable<Exchange>): SessionStats[] {
 }
 
 /**
- * A name of a session that both sides derive, and no other session has. It follows from the secret numbers in the
+ * A name of a session that both sides derive and no other session has. It derives from the secret numbers in the
  * session's messages, and does not reveal them.
  */
 export function sessionName({ nonce, path }: SessionContext): string {

@@ -22,7 +22,7 @@ import type { MappedFilesStats } from "./exposed-memory.ts";
 
 /** The options of `engine.stats`. */
 export interface StatsOptions {
-  /** Adds the histograms of the latencies to `methods`, by code. Each has up to some kilobytes. Default false. */
+  /** Adds the histograms of the latencies to `methods`, by code. Each takes up to some kilobytes. Default false. */
   readonly histograms?: boolean | undefined;
 }
 
@@ -83,14 +83,14 @@ export interface EngineStats extends Traffic {
   readonly admission: AdmissionStats;
   /** Handshakes, refusals, and sessions by identity. */
   readonly security: SecurityStats;
-  /** Calls by method and direction: how many, with which codes, and their latency. */
+  /** Calls by method and direction: their number, codes and latency. */
   readonly methods: readonly MethodStats[];
   /** The health of each service, as checks read it. The whole engine has the name "". */
   readonly health: readonly (ServiceHealth & { readonly service: string })[];
   readonly ports: readonly PortStats[];
 }
 
-/** The parts of an engine that statistics are of. */
+/** The parts of an engine for its statistics. */
 export interface MeasuredParts {
   readonly counters: Readonly<Counters>;
   readonly sessions: Iterable<Session> & { readonly size: number };
@@ -111,7 +111,7 @@ export interface MeasuredParts {
   readonly ports: { readonly all: readonly Port[] };
 }
 
-/** What the parts of an engine hold now. */
+/** The present state of an engine's parts. */
 export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
   const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
     parts;

@@ -10,7 +10,7 @@ export interface AdmissionOptions {
    * waits for a call of its own still counts.
    */
   readonly maxConcurrent?: number | undefined;
-  /** Requests that wait for a handler to end, 0 to 10,000,000; 0: none waits. Default 1024. */
+  /** Requests that wait for a handler to end, 0 to 10,000,000. 0: requests do not wait. Default 1024. */
   readonly maxQueued?: number | undefined;
   /** Encoded bytes of the inputs of waiting requests, at least 1024. Default 64 MiB. */
   readonly maxQueuedBytes?: number | undefined;
@@ -20,14 +20,14 @@ export interface AdmissionOptions {
    */
   readonly maxQueueMs?: number | undefined;
   /**
-   * The waiting time that admission control aims at, in milliseconds. When requests of one priority have been waiting
-   * without a break for 20 times as long, it rejects those that have waited longer than the target. Never rejects
-   * priority `control` for this. Default 5.
+   * The waiting time that admission control aims at, in milliseconds. After requests of one priority have waited
+   * without a break for 20 times as long, requests older than the target are rejected. Never rejects priority `control`
+   * for this. Default 5.
    */
   readonly targetQueueMs?: number | undefined;
 }
 
-/** The options with the defaults. `maxConcurrent` may be `Infinity`: any number. */
+/** The options with the defaults. `maxConcurrent` may be `Infinity`: no limit. */
 export type AdmissionLimits = Complete<AdmissionOptions>;
 
 export const defaultAdmission: AdmissionLimits = {
@@ -59,7 +59,7 @@ export function assertHandlersBounded(where: string, options: object): void {
     );
 }
 
-/** The options, which have been checked, with what is left out taken from `defaults`. */
+/** The checked options, with missing fields from `defaults`. */
 export function completeAdmission(
   options: { readonly [K in keyof AdmissionOptions]?: number | undefined },
   defaults: AdmissionLimits = defaultAdmission,

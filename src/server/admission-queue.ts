@@ -5,18 +5,18 @@ import type { AdmissionLimits } from "./admission-options.ts";
 
 /** A request in an admission queue. */
 export interface Waiting extends Queued {
-  /** Since when it waits, on the engine's clock. */
+  /** The start of the wait, on the engine's clock. */
   readonly queuedMs: number;
 }
 
-/** What `take` removes: the next request to run, and the requests that had waited too long. */
+/** The result of `take`: the next request to run, and the requests that had waited too long. */
 export interface Taken<T> {
   readonly next: T;
   readonly stale: readonly T[];
 }
 
 /**
- * A queue that has not been empty for this many targets is no burst. As in CoDel, where the target is 5 % of the
+ * A queue that has not been empty for this many targets is not a burst. As in CoDel, which has a target of 5 % of the
  * interval.
  */
 const targetsInInterval = 20;
@@ -28,18 +28,20 @@ const longestRetryMs = 1000;
  *
  * A queue absorbs bursts; a standing queue only makes everything late. So it follows CoDel (K. Nichols and V. Jacobson,
  * "Controlling Queue Delay", ACM Queue 2012) as adapted to requests (B. Maurer, "Fail at Scale", ACM Queue 2015). When
- * requests of priority `normal` have waited for an interval without a break, those older than the target are rejected
- * when their turn comes. The last one is served even then: a free place is not wasted. When rejections empty the queue,
- * the interval goes on until one has passed without rejections.
+ * requests of priority `normal` have waited for an interval without a break, requests older than the target are
+ * rejected in their turn. The last one is served even then: a free place is not wasted. When rejections empty the
+ * queue, the interval continues until one has passed without rejections.
  */
 export class AdmissionQueue<T extends Waiting> {
-  /** Name of the service; undefined for the queue that services without limits share. */
+  /** The name of the service. Undefined for the queue that services without limits share. */
   readonly service: string | undefined;
   readonly limits: AdmissionLimits;
   readonly waiting: PriorityQueue<T>;
   readonly times = new HandlerTimes();
   running = 0;
-  /** Since when requests of priority `normal` have waited without a break. Without meaning while none waits. */
+  /**
+   * The time since when requests of priority `normal` have waited without a break. Ignored while none of them waits.
+   */
   #standingMs = 0;
   /** When a request was last rejected for its age. */
   #refusedMs = Number.NEGATIVE_INFINITY;
@@ -64,8 +66,8 @@ export class AdmissionQueue<T extends Waiting> {
   }
 
   /**
-   * Takes the oldest request of a priority. In a standing queue it skips requests older than the target, but for the
-   * last. All that is returned has left the queue. The queue of that priority must not be empty.
+   * Takes the oldest request of a priority. In a standing queue it skips requests older than the target, except the
+   * last. All returned requests have left the queue. The queue of that priority must not be empty.
    */
   take(priority: Priority, nowMs: number): Taken<T> {
     const { waiting } = this;
@@ -82,7 +84,10 @@ export class AdmissionQueue<T extends Waiting> {
     }
   }
 
-  /** Milliseconds until there is room for another request, about: the time to serve all that wait. 1 to 1000. */
+  /**
+   * The approximate time until there is room for another request, in milliseconds: the time to serve all waiting ones.
+   * 1 to 1000.
+   */
   retryAfterMs(queued: number, places: number): number {
     const meanMs = this.times.meanMs || typicalMs;
     return Math.min(Math.max(Math.ceil((meanMs * (queued + 1)) / places), 1), longestRetryMs);
@@ -93,14 +98,14 @@ export class AdmissionQueue<T extends Waiting> {
   }
 }
 
-/** How long the minimum of handler times is remembered: one to two of these. */
+/** The window of the minimum of handler times: it is remembered for one to two windows. */
 const windowMs = 5000;
 /** With fewer samples the minimum means nothing. */
 const enough = 8;
 /** Weight of a new sample in the mean. */
 const weight = 1 / 16;
 
-/** How long the handlers of a method took lately. */
+/** The recent times of a method's handlers. */
 export class HandlerTimes {
   readonly #recent = new RecentLeast(windowMs);
   #meanMs = 0;

@@ -32,7 +32,7 @@ import {
   replaceEntries,
 } from "../wire/metadata/metadata.ts";
 
-/** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
+/** A handler's interface to its call. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
 
 /** The second argument of a handler: the caller's identity, the deadline, and access to the caller's memory. */
@@ -63,8 +63,8 @@ export class HandlerCall {
   }
 
   /**
-   * The engine that has made this call. Its clients call what it serves to this one, over the session that is open. They
-   * inherit deadline and cancellation of this call.
+   * The engine that has made this call. Its clients call the services that it serves to this one, over the open
+   * session. They inherit deadline and cancellation of this call.
    *
    * @example
    * const { text } = await call.caller.client(Greeter).greet({ name: "caller" });
@@ -76,7 +76,7 @@ export class HandlerCall {
 
   /**
    * As `call.caller.client(service, options)`. With `inherit: false` it needs no async context: before Node 24 such a
-   * context makes every promise of the process dearer.
+   * context raises the cost of every promise of the process.
    *
    * @throws TypeError for bad options, and for anything but a service.
    */
@@ -103,15 +103,15 @@ export class HandlerCall {
     return this.#session.isConfidential;
   }
 
-  /** What the caller sent beside the input. Empty when it sent nothing; it cannot be changed. */
+  /** The metadata of the request. Empty when the caller sent none. It cannot be changed. */
   get metadata(): Metadata {
     return this.#call.metadata ?? noMetadata;
   }
 
   /**
    * Metadata for the caller that arrives before the first item or the answer. It leaves with `sendHeaders`, with the
-   * first item, or just before the answer, and cannot be changed afterwards. A call that fails before that sends none:
-   * what belongs to an error goes into `trailers`.
+   * first item, or just before the answer, and cannot be changed afterwards. A call that fails before that sends no
+   * headers: metadata for an error belongs in `trailers`.
    *
    * @example
    * call.headers.set("x-shard", "eu-1");
@@ -121,7 +121,7 @@ export class HandlerCall {
   }
 
   /**
-   * Metadata for the caller that arrives with the answer or the error. What is set after the call has ended is lost.
+   * Metadata for the caller that arrives with the answer or the error. Entries set after the call has ended are lost.
    *
    * @example
    * call.trailers.set("x-served-by", String(process.pid));
@@ -131,8 +131,8 @@ export class HandlerCall {
   }
 
   /**
-   * Sends `headers` to the caller now, before any item or the answer. `entries` are put into them first. Headers leave
-   * once. Without any entry nothing is sent. The caller of a one-way call does not receive them.
+   * Sends `headers` to the caller now, before any item or the answer. `entries` are added first. Headers leave once.
+   * Without any entry, no headers are sent. The caller of a one-way call does not receive them.
    *
    * @throws TypeError for a malformed entry, and for entries after the headers have left; RpcError `invalid_argument`
    * beyond the limits of metadata; the error of the call when it has ended.
@@ -180,7 +180,7 @@ export class HandlerCall {
   /**
    * Copies the caller's memory into `local`. The transfer is one-sided: the caller's event loop takes no part.
    *
-   * Copies as many bytes as `local` holds, unless `offset`, `localOffset` or `length` say otherwise. Resolves to the
+   * Copies as many bytes as `local` holds, unless `offset`, `localOffset` or `length` limit the range. Resolves to the
    * number of bytes when all of them are in place. The returned `Transfer` also has `progress` and `landed`.
    *
    * When the call ends or `signal` fires during the transfer, the promise rejects at once. `local` stays in use until
@@ -199,7 +199,7 @@ export class HandlerCall {
   }
 
   /**
-   * Copies `local` into the caller's memory; otherwise as `get`. Resolves when all bytes are in place at the caller.
+   * Copies `local` into the caller's memory; otherwise like `get`. Resolves when all bytes are in place at the caller.
    * With `notify`, the caller's `region.notifications()` then reports the put.
    *
    * @throws Rejects as `get`; `permission_denied` when the region does not grant "write".
@@ -258,11 +258,11 @@ export class HandlerCall {
     if (!Number.isSafeInteger(bytes) || bytes < 0)
       throw new RangeError(`call.reserve: bytes must be a whole number of at least 0, it is ${shown(bytes)}`);
     const call = this.#call;
-    // The bytes are given back when the call is answered, so that must be still to come.
+    // The answer gives the bytes back, so it must not have left.
     call.assertOpen();
     const { pulls } = this.#session.account;
     const { maxPullBytes } = this.#session.services.limits;
-    // The budget admits one body above its limit when it is empty. What is reserved has no other bound.
+    // An empty budget admits one body above its limit. Reserved bytes have no other bound.
     if (bytes > maxPullBytes || !pulls.take(bytes))
       throw new RpcError({
         code: "resource_exhausted",
@@ -276,8 +276,8 @@ export class HandlerCall {
   }
 
   /**
-   * Fails the call with a declared error. It throws. Handlers see it typed: only the method's declared reasons compile.
-   * It is bound to the call, so that a handler may take it out.
+   * Fails the call with a declared error. It throws. It is typed for handlers: only the method's declared reasons
+   * compile. It is bound to the call, so a handler may destructure it.
    */
   get fail(): (reason: string, data?: unknown, options?: FailOptions) => never {
     return (reason, data, options) => {
@@ -314,8 +314,8 @@ const failOptions = {
 } satisfies FieldsOf<FailOptions>;
 
 /**
- * The error that `call.fail` throws. Middleware sees it as the caller will: with its code, reason and data. The
- * dispatcher checks the data and sends it.
+ * The error that `call.fail` throws. Middleware sees the same code, reason and data as the caller. The dispatcher
+ * checks the data and sends it.
  */
 export class DeclaredFailure extends RpcError {
   constructor(

@@ -2,7 +2,7 @@ import type { RpcErrorOptions } from "../base/errors/rpc-error.ts";
 
 /**
  * The address of a peer in the message of an error: a URL, an IP address with or without a port, or a named host.
- * Punctuation behind a URL is no part of it.
+ * Punctuation after a URL does not belong to it.
  */
 const addresses = new RegExp(
   [
@@ -16,8 +16,8 @@ const addresses = new RegExp(
 
 /**
  * The message that a caller receives when the handler has thrown an error. The message of a nested call, or of a
- * connection, contains the peer's address, which only the operator may see. The message of the handler's own error is
- * left as it is.
+ * connection, contains the peer's address, which only the operator may see. The message of the handler's own error
+ * stays unchanged.
  */
 export function toldMessage({ message, method, origin }: RpcErrorOptions): string {
   const isOwn = method === undefined && origin === "local";

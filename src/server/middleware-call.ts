@@ -8,7 +8,9 @@ import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 import { directionsOf } from "./stream-server.ts";
 
-/** A handler with middleware around it. It runs when the input has been checked; the output is checked after it. */
+/**
+ * A handler inside its middleware. The chain runs after the input has been checked, and before the output is checked.
+ */
 export function handleThrough(
   chain: readonly Middleware[],
   contract: AnyService,

@@ -7,11 +7,11 @@ import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
 
-/** What the cache knows of one caller. */
+/** The state of one caller. */
 interface Caller {
   /** The identity of the caller at its first call. */
   readonly identity: Identity | undefined;
-  /** Calls up to this sequence number without an entry may have been executed and forgotten. */
+  /** Calls up to this sequence number without an entry may have been executed and dropped. */
   floor: number;
   /** By sequence number, in order of arrival. */
   readonly entries: Map<number, ReplayEntry>;
@@ -19,14 +19,14 @@ interface Caller {
 }
 
 /**
- * Callers that are remembered. A forgotten caller's retries can only be rejected, so this is far more than the number
- * of sessions.
+ * The most remembered callers. Retries of a dropped caller can only be rejected, so this is far more than the number of
+ * sessions.
  */
 const maxCallers = 8192;
 
 /**
- * The executions of methods with `replay`, by caller. A retried request joins its execution or gets the kept response.
- * It is rejected when neither is certain. So nothing is executed twice.
+ * The executions of methods with `replay`, by caller. A retried request joins its execution or receives the kept
+ * response. It is rejected when neither is certain. So no request is executed twice.
  *
  * A caller numbers its calls and reports with each which calls it has settled, so a response is dropped as soon as its
  * caller has it. The executions of silent callers are bounded in number, bytes and time; the oldest is dropped first.
@@ -38,29 +38,29 @@ export class ReplayCache implements ReplayEntryListener {
   readonly #clock: Clock;
   readonly #limits: EngineLimits;
   readonly #bindsIdentity: boolean;
-  /** The caller that has been silent longest comes first. */
+  /** Callers, the one that has been silent longest first. */
   readonly #callers = new Map<bigint, Caller>();
   /** Ended executions, the oldest first. */
   readonly #ended = new Set<ReplayEntry>();
   #running = 0;
   #bytes = 0;
-  /** A caller was forgotten: an unknown caller may have been here before. */
+  /** A caller was dropped: an unknown caller may have sent requests before. */
   #hasForgotten = false;
   #cancelTimer: (() => void) | undefined;
 
-  /** `bindsIdentity`: an answer is for the identity that has asked first, and for no other. */
+  /** `bindsIdentity`: an answer is only for the identity that asked first. */
   constructor(clock: Clock, limits: EngineLimits, bindsIdentity = false) {
     this.#clock = clock;
     this.#limits = limits;
     this.#bindsIdentity = bindsIdentity;
   }
 
-  /** Executions that run, or whose response is kept. */
+  /** The number of executions that run, or whose response is kept. */
   get size(): number {
     return this.#running + this.#ended.size;
   }
 
-  /** Executions whose handlers have not ended, whether or not a request still waits. */
+  /** The number of executions whose handlers have not ended, with or without waiting requests. */
   get running(): number {
     return this.#running;
   }
@@ -71,7 +71,7 @@ export class ReplayCache implements ReplayEntryListener {
   }
 
   /**
-   * Takes a request with an identity. Returns the call to execute, which outlives the request; undefined when the
+   * Takes a request with an identity. Returns the call to execute, which outlives the request. Undefined when the
    * request has joined an execution, was answered, or was rejected.
    */
   admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {
@@ -79,11 +79,11 @@ export class ReplayCache implements ReplayEntryListener {
     const { services: host } = session;
     if (incarnation !== 0n && incarnation !== host.incarnation)
       return refuseUnknown(request, "by another process at this address");
-    // A caller that claims to have been here, and is unknown, was forgotten.
+    // A caller that has sent requests before, but is unknown, was dropped.
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
       return refuseUnknown(request, "its caller was silent for too long");
     const caller = this.#callerOf(identity.caller, sequence, session.identity);
-    // Answers are for the caller alone. Its number is random, so another identity with the same number has learnt it.
+    // Answers are only for their caller. Its number is random, so another identity with the same number has learned it.
     if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity))
       return refuseOther(request, session);
     this.#settle(caller, identity.settled);
@@ -106,7 +106,7 @@ export class ReplayCache implements ReplayEntryListener {
     const caller = this.#callers.get(entry.caller) as Caller;
     this.#running--;
     caller.running--;
-    // Nothing was done: if it is tried again it may be executed.
+    // No handler has begun: another attempt may be executed.
     if (entry.call.handler === "none") {
       caller.entries.delete(entry.sequence);
       return;
@@ -140,7 +140,7 @@ export class ReplayCache implements ReplayEntryListener {
     if (caller !== undefined) this.#callers.delete(number);
     else {
       if (this.#callers.size >= maxCallers) this.#forgetCaller();
-      // It may be one that was forgotten, and then what it asked for before this may have been executed.
+      // The caller may have been dropped. Then its earlier requests may have been executed.
       caller = {
         identity,
         floor: this.#hasForgotten ? sequence - 1 : 0,
@@ -161,7 +161,10 @@ export class ReplayCache implements ReplayEntryListener {
     }
   }
 
-  /** Makes room for one more execution, by forgetting the oldest response if need be; false when all are running. */
+  /**
+   * Makes room for one more execution, if necessary by dropping the oldest response. False when all executions are
+   * running.
+   */
   #makeRoom(): boolean {
     if (this.size < this.#limits.maxReplayCalls) return true;
     const [oldest] = this.#ended;
@@ -224,7 +227,7 @@ function refuseOther(request: IncomingCall, session: PeerLink): undefined {
 }
 
 function refuseFull(request: IncomingCall, limit: number): undefined {
-  // Nothing as high was ever forgotten: if it was sent before, it did not come.
+  // No such high number was ever dropped, so an earlier attempt did not arrive.
   request.handler = "none";
   const message = `${limit} calls of methods with replay are running; that is limits.maxReplayCalls`;
   request.settle({ error: new RpcError({ code: "resource_exhausted", message, origin: "remote" }) });

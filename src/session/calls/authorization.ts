@@ -9,10 +9,12 @@ import { builtinMethods, isBuiltin } from "../../wire/builtin.ts";
 import { noMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 
-/** Why a call may not run, or undefined: it may. Never rejects. */
+/** The reason why a call may not run. Undefined: it may run. Never rejects. */
 export type PendingVerdict = Promise<RpcError | undefined>;
 
-/** Decides what the peer of one session may call. A session has one where its engine has `allow` or `authorize`. */
+/**
+ * Decides which methods the peer of one session may call. A session has one if its engine has `allow` or `authorize`.
+ */
 export class Authorization {
   readonly #session: SessionContext;
   readonly #allow: Allow | undefined;
@@ -20,7 +22,7 @@ export class Authorization {
   /** The verdicts of `allow`, by `service/method`: bounded by the number of methods. */
   readonly #allowed = new Map<string, RpcError | undefined>();
 
-  /** Undefined where every call may run. */
+  /** Undefined when every call may run. */
   static of(session: SessionContext): Authorization | undefined {
     const { allow, authorize } = session.services.security ?? {};
     if (allow === undefined && authorize === undefined) return undefined;
@@ -36,7 +38,7 @@ export class Authorization {
   /** Whether a call of a method that has a path may run. Its input has not been decoded. */
   check(call: IncomingCall): RpcError | undefined | PendingVerdict {
     const method = methodAt(this.#session, call.method);
-    // It will be answered with `unimplemented`, or engines ask it each other.
+    // The method will be answered with `unimplemented`, or it belongs to engines themselves.
     if (method?.path === undefined) return undefined;
     if (isBuiltin(call.method) && builtinMethods[method.path]?.isOfCall) return undefined;
     const refused = this.refusalOf(method.path);

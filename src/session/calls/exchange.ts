@@ -87,7 +87,7 @@ export class Exchange implements SessionPart, PeerLink {
     teardown.addTransfers(this.incoming.end(reason, teardown.onTransferEnded));
   }
 
-  // ---- the peer, as handlers and transfers see it -----------------------------------------------------------------
+  // ---- the peer, for handlers and transfers -----------------------------------------------------------------------
 
   get state(): SessionState {
     return this.session.state;

@@ -35,28 +35,31 @@ import {
 const maxTimeLeftMs = 0xffff_ffff;
 /**
  * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
- * and folds one of the file's own.
+ * but folds a constant of the same file.
  */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
-/** Flags of an answer that is more than a value in its message. */
+/** Flags of an answer with more than a value in its message. */
 const more = frameFlag.metadata | frameFlag.rendezvous;
 
 /**
- * The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and
+ * The calls that this side has made in one session. Users' calls without a place in the window wait for their turn, and
  * have not left until then.
  */
 export class OutgoingCalls implements ControlRequestSender {
   readonly services: EngineServices;
   readonly #session: SessionContext;
-  /** Over the port's slab. */
+  /** A view of the port's slab. */
   readonly #view: DataView;
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
   readonly #granting: GrantingCodec;
   /** The head of every request. A head for each call would cost an object. */
   readonly #head = new ReusedHead(frameKind.request);
-  /** Keeps the body of a request. One function for all: one for each call would be a closure and its context. */
+  /**
+   * Keeps the body of a request. One function for all requests: a function for each would cost a closure and its
+   * context.
+   */
   readonly #offer: Offer = (body, callId) => {
     this.find(callId)?.offersBody();
     return this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
@@ -65,16 +68,16 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Control requests. Their slots lie behind the slots that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
   /**
-   * Calls back to the peer, each made by the handler of a call that is served here, in that call's slot. They need no
-   * place in the window.
+   * Calls back to the peer. The handler of a call that is served here makes each of them, in that call's slot. They
+   * need no place in the window.
    */
   readonly #callsBack = new ChosenSlots<OutgoingCall>();
-  /** Calls that wait in the window while another of their handler has its slot, by that slot. */
+  /** Calls back that wait in the window while another call of their handler has its slot, by that slot. */
   readonly #waitingBack = new Map<
     number,
     { readonly around: IncomingCall; readonly calls: OutgoingCall[] }
   >();
-  /** The calls that are served in the same session. */
+  /** The calls that this side serves in the same session. */
   served: { find(callId: number): IncomingCall | undefined } | undefined;
   readonly #waitingControl: WaitingControlRequests;
   readonly window: InFlightWindow;
@@ -83,8 +86,8 @@ export class OutgoingCalls implements ControlRequestSender {
   readonly #queue: WindowQueue;
   #firstBuiltin = 0;
   /**
-   * How many of `#calls` are streams. They take credits as all calls do. But they may be open for long and idle, so
-   * `maxInFlight` is for the others.
+   * The number of streams in `#calls`. Streams take credits like other calls. They may be open for long and idle, so
+   * `maxInFlight` limits only the other calls.
    */
   #streams = 0;
   /** The peer takes no more calls: it drains, or the session is not open. A plain field, because each call reads it. */
@@ -118,8 +121,8 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
-   * Whether the peer takes this call. One that drains still answers for what it has begun, and is asked about itself
-   * until it has ended.
+   * Whether the peer takes this call. A draining peer still takes control requests, and further attempts at calls that
+   * it may have begun, until the session ends.
    */
   takes(call: OutgoingCall | undefined): boolean {
     if (!this.takesNoCalls) return true;
@@ -139,7 +142,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#session.remote?.incarnation;
   }
 
-  /** How many requests the peer takes in flight at most. */
+  /** Limits the requests in flight at the peer. */
   limit(requests: number): void {
     this.#calls = new SlotTable(requests);
     this.#firstBuiltin = requests;
@@ -157,12 +160,12 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
   }
 
-  /** How many of `size` users made. */
+  /** The number of open calls that users made. */
   get usersSize(): number {
     return this.#calls.size + this.#callsBack.size;
   }
 
-  /** How many of these are streams. */
+  /** The number of streams among them. */
   get streams(): number {
     return this.#streams;
   }
@@ -184,8 +187,8 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
-   * Sends a request, or lets it wait for its turn: it has no number then. `endMs`, on the engine's clock, is when the
-   * caller waits no more. Throws RpcError when the request can neither leave nor wait.
+   * Sends a request, or lets it wait for its turn, without a number. `endMs`, on the engine's clock, is the end of the
+   * caller's wait. Throws RpcError when the request can neither leave nor wait.
    */
   request(
     call: OutgoingCall,
@@ -202,15 +205,15 @@ export class OutgoingCalls implements ControlRequestSender {
       this.#send(this.#calls, this.#calls.take(call), call, method, endMs, input, nowMs);
     else this.#sendBack({ call, method, endMs, input }, nowMs);
     if (isFirst) session.watch();
-    // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
+    // A request that is alone in flight leaves at once. Other requests share a message with the rest of this turn.
     const { size } = this;
     if (size === 1 || size - this.#streams === 1) this.#outbox.flush();
     this.services.progress.wake();
   }
 
   /**
-   * The caller gave up on a call that has been settled: it waits no more, or the peer is notified, which then ends it and
-   * answers.
+   * The caller gave up on a settled call. A waiting call is dropped. Otherwise the peer is notified, which then ends
+   * the call and answers.
    */
   cancel(call: OutgoingCall): void {
     if (call.id === 0) this.waiting.withdraw(call);
@@ -234,8 +237,8 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
-   * There is no place in the window. A call that the handler of a call made here has a place of its own, one at a time:
-   * were it to wait for calls that wait for such calls in turn, none would ever end. All others wait.
+   * Handles a full window. A call back has its own place, one at a time for each handler. If calls back waited for
+   * calls that wait for calls back, none would ever end. All other calls wait.
    */
   #sendBack(request: UnsentRequest, nowMs: number): void {
     const around = currentCall();
@@ -251,7 +254,7 @@ export class OutgoingCalls implements ControlRequestSender {
     else this.#waitingBack.set(slot, { around, calls: [call] });
   }
 
-  /** The slot of a served call is free again: the next call of its handler takes it. */
+  /** The slot of a served call is free again: the next call back of its handler takes it. */
   #sendNextBack(slot: number): void {
     const waiting = this.#waitingBack.get(slot);
     if (waiting === undefined) return;
@@ -270,7 +273,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#waitingBack.delete(slot);
   }
 
-  /** Encodes the request and hands it to the outbox. Throws RpcError, and then nothing has left. */
+  /** Encodes the request and hands it to the outbox. After an RpcError nothing has left. */
   #send(
     table: CallTable,
     id: number,
@@ -303,7 +306,7 @@ export class OutgoingCalls implements ControlRequestSender {
       if (call.extras?.items !== undefined && table === this.#calls) this.#streams++;
       call.sentUs = Math.round((nowMs - call.startedMs) * 1000);
     }
-    // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
+    // A getter of the input may have ended the call, or the session, during the encoding.
     if (this.#session.state === "ended") call.releaseGrants();
     else if (call.phase !== "settled") {
       call.phase = "sent";
@@ -311,7 +314,7 @@ export class OutgoingCalls implements ControlRequestSender {
     }
   }
 
-  /** What stands before the body of a request with an identity or metadata, and its flags. */
+  /** The prefix of a request with an identity or metadata, and its flags. */
   #prefix({ identity, metadata }: Extras, head: ReusedHead): Uint8Array | undefined {
     if (identity === undefined && metadata === undefined) return undefined;
     if (identity !== undefined) head.flags |= frameFlag.identity;
@@ -319,12 +322,12 @@ export class OutgoingCalls implements ControlRequestSender {
     return requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
   }
 
-  /** The call with this number; undefined when it has been answered. */
+  /** The call with this number. Undefined after its answer. */
   find(callId: number): OutgoingCall | undefined {
     return this.#tableOf(callId).get(callId);
   }
 
-  /** The peer takes no new calls: those that wait would be refused one by one. */
+  /** The peer takes no new calls: waiting calls would be refused one by one. */
   onDraining(): void {
     this.takesNoCalls = true;
     const reason = drainingError(this.#session.peerName, "local");
@@ -352,7 +355,7 @@ export class OutgoingCalls implements ControlRequestSender {
     const session = this.#session;
     const callId = this.#view.getUint32(at + 4, true);
     const word = this.#view.getUint32(at + 12, true);
-    // The usual table without a function.
+    // The usual case without a function call.
     const table = (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#tableOf(callId);
     const call = table.get(callId);
     if (call === undefined) {
@@ -395,7 +398,7 @@ export class OutgoingCalls implements ControlRequestSender {
     else this.#endWith(table, call, kind, word, body.at, body.bodyBytes, metadata);
   }
 
-  /** The body stands in the message. */
+  /** Ends a call with a body that lies in the message. */
   #endWith(
     table: CallTable,
     call: OutgoingCall,
@@ -419,7 +422,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
   }
 
-  /** Its body must be pulled. */
+  /** Pulls the body of the answer. */
   #takeBody(
     table: CallTable,
     call: OutgoingCall,
@@ -446,7 +449,7 @@ export class OutgoingCalls implements ControlRequestSender {
     else call.onValue(value, this.#answeredMs());
   }
 
-  /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
+  /** The arrival time of the present message, or now. The clock is read once for all answers of a message. */
   #answeredMs(): number {
     const session = this.#session;
     if (!session.receiving) return this.services.clock.now();
@@ -490,7 +493,7 @@ export class OutgoingCalls implements ControlRequestSender {
     else this.#sendWaitingControl();
   }
 
-  /** Sends the calls that wait, in turn, as far as there are places. */
+  /** Sends the waiting calls in turn, while there are places. */
   sendWaiting(): void {
     if (this.waiting.size === 0) return;
     const nowMs = this.services.clock.now();
@@ -539,7 +542,7 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 }
 
-/** Counts how calls end that had left. */
+/** Counts the ends of calls that had left. */
 export interface CallEndListener {
   onSettled(code: RpcCode | "ok"): void;
 }

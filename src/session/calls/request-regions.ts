@@ -21,8 +21,8 @@ export const maxRegions = 1024;
 export const maxSegments = 65_536;
 
 /**
- * Grants the regions inside an outgoing request to the peer for the time of the call. One a session, set to each call
- * in turn.
+ * Grants the regions in an outgoing request to the peer for the time of the call. A session has one codec, used for
+ * each call in turn.
  */
 export class GrantingCodec implements RegionCodec {
   readonly #peer: PeerLink;
@@ -66,7 +66,7 @@ export class GrantingCodec implements RegionCodec {
     return writeRegionDescriptor(descriptor);
   }
 
-  /** What the peer asks about finds the grant as long as it lasts, and no longer. */
+  /** The peer can ask about a grant while it lasts, and no longer. */
   #record(region: Region, grant: Grant, { segments }: RegionDescriptor): Grant {
     const [first] = segments;
     if (first === undefined) return grant;
@@ -87,8 +87,8 @@ export class GrantingCodec implements RegionCodec {
 }
 
 /**
- * Turns the descriptors inside an incoming request into handles bound to its call. One a session, set to each call in
- * turn.
+ * Turns the descriptors in an incoming request into handles bound to its call. A session has one codec, used for each
+ * call in turn.
  */
 export class GrantedCodec implements RegionCodec {
   readonly #session: IdentifiedPeer;

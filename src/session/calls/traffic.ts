@@ -22,7 +22,7 @@ export interface Traffic {
   readonly calls: CallsGauge;
   /** Requests of the library itself, such as put notifications and checksums. They are in no window. */
   readonly controlRequests: CallsGauge;
-  /** About how many bytes the inputs of the waiting calls hold. */
+  /** The approximate bytes of the inputs of waiting calls. */
   readonly waitingBytes: number;
   /** Bytes of encoded frames that wait for room to be sent. */
   readonly queuedBytes: number;

@@ -10,7 +10,7 @@ export class WindowQueue {
   readonly window: InFlightWindow;
   readonly waiting: WaitingCalls;
   readonly #session: SessionContext;
-  /** Calls may find a place again. */
+  /** Called when waiting calls may find a place. */
   readonly #send: () => void;
 
   constructor(session: SessionContext, limits: WindowLimits, send: () => void) {
@@ -20,7 +20,7 @@ export class WindowQueue {
     this.waiting = new WaitingCalls({ maxCalls: limits.maxWaiting, maxBytes: limits.maxWaitingBytes });
   }
 
-  /** Lets a request wait for its turn. `inFlight`: users' calls. Throws RpcError when it may not. */
+  /** Lets a request wait for its turn. `inFlight`: the number of users' calls. Throws RpcError when it may not wait. */
   add(request: UnsentRequest, queuedMs: number, inFlight: number): void {
     const { call, input } = request;
     const { counters } = this.#session.services;
@@ -30,7 +30,7 @@ export class WindowQueue {
     }
     const { priority } = call.terms;
     const waitingBytes = inputBytes(input);
-    // A getter of the input's may have ended the call, or the session.
+    // A getter of the input may have ended the call, or the session.
     if (call.settled) return;
     if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);
     const { method, endMs } = request;
@@ -61,7 +61,7 @@ export class WindowQueue {
     return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
   }
 
-  /** The peer takes `credits` requests from now on, and never more than `most`. */
+  /** The peer grants `credits` requests, and never more than `most` are used. */
   onCredits(credits: number, most: number): void {
     if (credits === 0 || credits > most)
       return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
@@ -74,14 +74,14 @@ export class WindowQueue {
 export interface UnsentRequest {
   readonly call: OutgoingCall;
   readonly method: number;
-  /** Until when the peer may take over it, on the engine's clock. */
+  /** The end of the peer's time for the request, on the engine's clock. */
   readonly endMs: number;
   readonly input: unknown;
 }
 
-/** One that waits for a place in the window. */
+/** A call that waits for a place in the window. */
 export interface WaitingCall extends UnsentRequest, Queued {
-  /** Since when it waits, on the engine's clock. */
+  /** The start of the wait, on the engine's clock. */
   readonly queuedMs: number;
 }
 
@@ -99,7 +99,7 @@ export class WaitingCalls {
     return this.#queue.bytes;
   }
 
-  /** Lets one wait. Returns those that had to go for it; undefined when there was no room even so. */
+  /** Adds a waiting call. Returns the calls that lost their place to it. Undefined without room. */
   add(waiting: WaitingCall): WaitingCall[] | undefined {
     const out = this.#queue.push(waiting);
     if (out === undefined) return undefined;
@@ -124,7 +124,7 @@ export class WaitingCalls {
     return next;
   }
 
-  /** Its caller has given it up. */
+  /** The caller has given up the call. */
   withdraw(call: OutgoingCall): void {
     if (call.queued !== undefined) this.#takeOut(call.queued as WaitingCall);
   }
@@ -135,7 +135,7 @@ export class WaitingCalls {
     this.size = this.#queue.size;
   }
 
-  /** All of them, which wait no more. */
+  /** Takes out all waiting calls. */
   takeAll(): WaitingCall[] {
     const all = [...this.#queue];
     for (const waiting of all) this.#takeOut(waiting);
@@ -143,10 +143,10 @@ export class WaitingCalls {
   }
 }
 
-/** Each is some user's operation, and users can be faster than the peer. */
+/** The most waiting control requests. Each is a user's operation, and users can be faster than the peer. */
 const maxWaitingRequests = 65_536;
 
-/** Control requests for which there was no slot, in the order they came. */
+/** Control requests that found no slot, in order. */
 export class WaitingControlRequests {
   readonly #requests: UnsentRequest[] = [];
   readonly #peerName: string;
@@ -159,14 +159,14 @@ export class WaitingControlRequests {
     return this.#requests.length;
   }
 
-  /** @throws RpcError `resource_exhausted` when too many wait. */
+  /** @throws RpcError `resource_exhausted` when too many requests wait. */
   add(request: UnsentRequest): void {
     if (this.#requests.length >= maxWaitingRequests)
       throw exhausted(`${maxWaitingRequests} control requests to ${this.#peerName} wait for a slot`);
     this.#requests.push(request);
   }
 
-  /** The first that is still wanted. */
+  /** Takes the first request that is not settled. */
   next(): UnsentRequest | undefined {
     for (;;) {
       const request = this.#requests.shift();
@@ -179,7 +179,7 @@ export class WaitingControlRequests {
   }
 }
 
-/** What a value counts for that is no string and no binary, and each entry of a collection besides. */
+/** The bytes of a value that is neither a string nor binary, and the further bytes of each entry of a collection. */
 const bytesOfValue = 16;
 /** The most values that are inspected. The rest of a longer input is extrapolated. */
 const maxLooked = 256;
@@ -194,7 +194,7 @@ export function inputBytes(input: unknown): number {
   try {
     return bytesOf(input, look);
   } catch {
-    // It will not be encoded either.
+    // Such an input cannot be encoded either.
     return bytesOfValue;
   }
 }
@@ -211,7 +211,7 @@ function bytesOf(value: unknown, look: { left: number }): number {
   return bytesOfFields(value as Record<string, unknown>, look);
 }
 
-/** As `bytesOfAll`, without an iterator: most inputs are plain objects. */
+/** Like `bytesOfAll`, without an iterator: most inputs are plain objects. */
 function bytesOfFields(value: Record<string, unknown>, look: { left: number }): number {
   const names = Object.keys(value);
   let bytes = 0;

@@ -3,24 +3,25 @@ import { realTimers } from "../../base/time/real-timers.ts";
 import type { Port } from "../../fabric/port.ts";
 
 /**
- * How many frames of one session are taken in a turn before those of others; and how many once that many were taken.
+ * The frames of one session that are taken in a turn before those of others. The lower number holds after `lateTurn`
+ * frames in the turn.
  */
 const framesInTurn = 512;
 const framesInLateTurn = 64;
 const lateTurn = 4096;
-/** How long deferred messages are taken apart in one turn, in milliseconds. Others have waited so long at most. */
+/** The time for deferred messages in one turn, in milliseconds. Other messages wait at most so long. */
 const deferredMs = 2;
-/** What a copy of a message takes beside its bytes. A message may be as short as one frame. */
+/** The memory of a message's copy beside its bytes. A message may be as short as one frame. */
 const copyBytes = 256;
-/** A peer that is honest has no more frames on the way than its calls and answers need, and the items of streams. */
+/** The most frames of an honest peer on their way: those of its calls, its answers, and the items of streams. */
 const mostFrames = 65_536;
 const mostItemsOfCall = 4096;
 
-/** A session as it takes turns. */
+/** A session that takes turns. */
 export interface TurnTaker {
   readonly port: Pick<Port, "slab" | "slabView" | "takeSlot" | "returnSlot">;
   readonly account: PeerAccount;
-  /** Open calls, streams among them. */
+  /** The number of open calls, streams included. */
   readonly openWork: number;
   heardMs: number;
   readonly nowMs: number;
@@ -30,33 +31,33 @@ export interface TurnTaker {
   onFlood(frames: number): void;
 }
 
-/** What one session has sent beyond its turn: its inbox. */
+/** The messages of one session beyond its turn: its inbox. */
 export interface Deferred {
   readonly session: TurnTaker;
-  /** Copies of messages, oldest first; those before `next` have been taken. */
+  /** Copies of messages, oldest first. Messages before `next` have been taken. */
   readonly deferred: Uint8Array[];
   next: number;
   deferredFrames: number;
   deferredBytes: number;
-  /** How many frames the session has had in the turn `turn`. */
+  /** The number of frames that the session delivered in the turn `turn`. */
   turn: number;
   framesInTurn: number;
 }
 
 /**
- * Lets sessions take turns. Messages are taken apart as they arrive, until one session has had its part of the turn:
- * what else it has sent is copied, and taken after the messages of all others. So a peer that sends more than this side
- * can take delays itself, and a message of another waits for a few milliseconds at most. The copies are bytes on their
- * way in: they count against the peer's share of `maxPullBytes`. No message of a session alone is deferred.
+ * Lets sessions take turns. Messages are taken apart as they arrive, until one session has used up its part of the
+ * turn. Its further messages are copied, and taken after the messages of all other sessions. So a peer that sends too
+ * much delays itself. A message of another peer waits for a few milliseconds at most. The copies count as incoming
+ * bytes in the peer's share of `maxPullBytes`. Messages of the only session are not deferred.
  */
 export class MessageTurns {
   #turn = 1;
   #inTurn = 0;
-  /** Inboxes of sessions with messages that were deferred, in turn. */
+  /** Inboxes of sessions with deferred messages, in turn. */
   #waiting: Deferred[] = [];
   readonly #mostFrames: number;
 
-  /** `maxRequests`: requests that one peer may have in flight. */
+  /** `maxRequests`: the most requests that one peer may have in flight. */
   constructor(maxRequests: number) {
     this.#mostFrames = mostFrames + 4 * maxRequests;
   }
@@ -99,7 +100,7 @@ export class MessageTurns {
     for (let inbox = this.#waiting.shift(); inbox !== undefined; inbox = this.#waiting.shift()) {
       const took = this.#next(inbox);
       if (inbox.deferred.length > 0) this.#waiting.push(inbox);
-      // A send slot that comes back brings the next turn.
+      // A returned send slot starts the next turn.
       if (!took) return false;
       if (realTimers.now() >= untilMs) break;
     }
@@ -120,7 +121,7 @@ export class MessageTurns {
     inbox.deferredBytes = 0;
   }
 
-  /** Takes one message. False when there is no place for it: sessions read messages in the port's slab. */
+  /** Takes one message. False without a slot for it: sessions read messages in the port's slab. */
   #next(inbox: Deferred): boolean {
     const { session, deferred } = inbox;
     const { port } = session;

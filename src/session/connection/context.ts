@@ -14,14 +14,14 @@ import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { MethodNumbers } from "./method-numbers.ts";
 import type { RendezvousOffers } from "./rendezvous.ts";
 
-/** What names a session: `index` and `nonce` are what messages to it carry. */
+/** The identity of a session. Messages to it carry `index` and `nonce`. */
 export interface SessionIdentity {
   readonly address: number;
   readonly index: number;
   readonly nonce: Nonce;
-  /** The peer's URL, or what is known of it. */
+  /** The peer's URL, or its known part. */
   readonly peerName: string;
-  /** What the peer makes this engine hold. Default: an account of the session's own. */
+  /** The memory that the peer makes this engine hold. Default: an account of the session alone. */
   readonly account?: PeerAccount;
   /** The services of this side for the peer. Default: the services for connected peers. */
   readonly served?: Served | undefined;
@@ -40,12 +40,12 @@ export interface SessionObserver extends SuspicionListener {
   onEnded(reason: RpcError): void;
 }
 
-/** A session as its parts see it. */
+/** A session for its parts. */
 export interface SessionContext extends WatchedSession {
   readonly services: EngineServices;
   readonly port: Port;
   readonly address: number;
-  /** What messages to this side carry. */
+  /** The nonce in messages to this side. */
   readonly nonce: Nonce;
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
@@ -60,17 +60,17 @@ export interface SessionContext extends WatchedSession {
    * by what opens the session.
    */
   readonly identity: Identity | undefined;
-  /** The keys of the session where messages are sealed, both ways. */
+  /** The keys of a session with sealed messages, for both directions. */
   readonly ciphers: SessionCiphers | undefined;
-  /** What this side serves to the peer. */
+  /** The services of this side for the peer. */
   readonly served: Served;
-  /** What the peer serves. */
+  /** The methods of the peer. */
   readonly methods: MethodNumbers;
-  /** The window, as the side that opened it has set it. */
+  /** The window, as set by the side that opened it. */
   readonly window: WindowLimits;
   /** Takes frames for the peer. */
   readonly outbox: Outbox;
-  /** The bodies of frames that arrive. */
+  /** The bodies of incoming frames. */
   readonly bodies: IncomingBodies;
   /** Bodies kept for the peer to pull. */
   readonly offers: RendezvousOffers;
@@ -87,7 +87,7 @@ export interface SessionContext extends WatchedSession {
    * memory's owner.
    */
   transferRefused: boolean;
-  /** Its part of this class. Throws when it has none. Not for the hot path. */
+  /** The session's part of this class. Throws without such a part. Not for the hot path. */
   part<P extends object>(type: abstract new (...args: never[]) => P): P;
   /** The session has open work from now on, after it had none. */
   watch(): void;

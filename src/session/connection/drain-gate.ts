@@ -1,14 +1,17 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 
-/** What an engine takes on. Both are true until it drains; then one after the other becomes false. */
+/**
+ * The new work that an engine accepts. Both are true until the engine drains; then they become false one after the
+ * other.
+ */
 export interface DrainGate {
   /** Requests of peers. */
   requests: boolean;
-  /** Calls and connects of its own. */
+  /** The engine's own calls and connects. */
   calls: boolean;
 }
 
-/** Made for each call: the caller may go elsewhere at once, for nothing has been done. */
+/** Made for each call: the caller may call another peer at once, because nothing was executed. */
 export function drainingError(who: string, origin: "local" | "remote"): RpcError {
   return new RpcError({
     code: "unavailable",

@@ -21,7 +21,7 @@ export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): Peer
   return { incarnation, host };
 }
 
-/** How answers are decoded: no region may be in them, handles may. */
+/** Decodes answers: they may have handles, but no regions. */
 export class AnswerCodec implements RegionCodec {
   readonly #session: IdentifiedPeer;
 

@@ -10,25 +10,25 @@ import type { SessionContext } from "./context.ts";
  */
 export type FrameHandler = (at: number, bodyBytes: number, flags: number, kind: number) => void;
 
-/** A kind of traffic on a session, which registers the frames it takes: the calls are one. Made once a session. */
+/** A kind of traffic on a session, such as the calls, with the frames that it takes. Made once for each session. */
 export interface SessionPart {
-  /** By kind. No two parts take the same. */
+  /** Handlers by kind. No two parts take the same kind. */
   readonly frames: Readonly<Record<number, FrameHandler>>;
-  /** How much is open, such that the peer's death would matter. */
+  /** The number of open operations for which the peer's death matters. */
   readonly openWork: number;
   /** Both sides have greeted each other: frames flow. */
   onOpen?(remote: Greeting): void;
-  /** The outbox takes requests again, after it did not for a while. */
+  /** The outbox takes requests again, after it was full. */
   onRoom?(): void;
   /** The peer takes no new calls. */
   onDraining?(): void;
-  /** The peer has taken all that was sent before the ping with this word. */
+  /** The peer has taken all frames before the ping with this word. */
   onEcho?(word: number): void;
   /** The peer may have `credits` requests in flight from now on. */
   grantCredits?(credits: number): void;
   /**
-   * The session has ended: settles what is open, and hands over what the peer may still touch and what still touches
-   * the peer's memory.
+   * The session has ended: settles open work. Hands over grants that the peer may still touch, and transfers that still
+   * touch the peer's memory.
    */
   end(reason: RpcError, teardown: Teardown): void;
 }
@@ -37,8 +37,8 @@ export interface SessionPart {
 export type SessionPartFactory = (session: SessionContext) => SessionPart;
 
 /**
- * The handlers of several parts in one table, by kind; `unknown` takes the kinds that none of them does. Throws when
- * two take the same.
+ * The handlers of several parts in one table, by kind. `unknown` takes the remaining kinds. Throws when two parts take
+ * the same kind.
  */
 export function frameTable(
   parts: readonly Pick<SessionPart, "frames">[],

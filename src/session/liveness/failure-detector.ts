@@ -1,4 +1,4 @@
-/** Samples that the estimate is made of. */
+/** The number of samples for the estimate. */
 const windowSize = 64;
 /** A peer is suspected when an answer so late would come once in 10^8 times. The value that Akka and Cassandra use. */
 export const suspectPhi = 8;
@@ -21,7 +21,7 @@ export class FailureDetector {
     this.#floorMs = floorMs;
   }
 
-  /** The peer took so long to answer. */
+  /** The peer took `ms` to answer. */
   sample(ms: number): void {
     this.#samples[this.#next] = ms;
     this.#next = (this.#next + 1) % windowSize;
@@ -32,12 +32,12 @@ export class FailureDetector {
     const { mean, deviation } = this.#estimate();
     const y = (elapsedMs - mean) / deviation;
     const e = Math.exp(-y * (1.5976 + 0.070566 * y * y));
-    // Far out the chance is too small for a double, and e itself the best that is known of it.
+    // Far out the probability is too small for a double, and `e` is its best approximation.
     if (e < 1e-300) return 300;
     return y > 0 ? -Math.log10(e / (1 + e)) : -Math.log10(1 - 1 / (1 + e));
   }
 
-  /** After how long the answer is so late that `phi` reaches the threshold. */
+  /** The time after which `phi` reaches the threshold. */
   suspectAfterMs(threshold = suspectPhi): number {
     const { mean, deviation } = this.#estimate();
     let low = mean;

@@ -1,17 +1,17 @@
 import type { Clock } from "../../base/time/clock.ts";
 import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 
-/** A session as it is kept alive while nothing is open on it. */
+/** A session that is pinged while nothing is open on it. */
 export interface IdleSession extends WatchedSession {
-  /** Something has come from the peer. Set by the session, cleared here. */
+  /** A message of the peer has come. Set by the session, cleared here. */
   wasHeard: boolean;
 }
 
 /**
- * Pings peers with which nothing is open, for networks that drop connections on which nothing moves (`keepaliveMs`). A
- * peer that does not answer is lost, as one that the heartbeat asks.
+ * Pings idle peers, for networks that drop idle connections (`keepaliveMs`). A peer that does not answer is lost, as
+ * with the heartbeat.
  *
- * All sessions share one timer of half the interval, which runs while there are sessions. One of which nothing came
+ * All sessions share one timer of half the interval, which runs while there are sessions. A session without a message
  * between two ticks is pinged, so it is never silent for longer than the interval. The timer does not keep the process
  * alive.
  */
@@ -54,7 +54,7 @@ export class IdlePings {
     for (const session of this.#sessions) {
       if (session.state !== "open") continue;
       open++;
-      // The heartbeat looks after those that it watches.
+      // The heartbeat takes care of the sessions that it watches.
       if (!session.wasHeard && !session.isWatched) this.#watch.probe(session);
       session.wasHeard = false;
     }

@@ -6,7 +6,7 @@ import { type ErrorBody, packError, parseError } from "../../wire/fault.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 
-/** EPROTONOSUPPORT: the shm ports have met and found that they lay out shared memory in different ways. */
+/** EPROTONOSUPPORT: the shm ports lay out shared memory in different ways. */
 const protocolNotSupported = 93;
 
 /** A session whose peer could not be sent a message. */
@@ -40,7 +40,7 @@ export function sendFailure(
   });
 }
 
-/** `count` messages came for a sealed session that are not genuine. */
+/** `count` messages for a sealed session were not genuine. */
 export function forgeries(peerName: string, count: number): RpcError {
   return new RpcError({
     code: "unavailable",
@@ -93,7 +93,7 @@ export const goodbyeBody = (error: RpcError, touching = false): GoodbyeBody => (
   ...(touching && { t: true }),
 });
 
-/** The answer to a peer that speaks in a session which has ended. */
+/** The answer to a peer that sends frames in an ended session. */
 export const sessionOver = (): RpcError =>
   new RpcError({
     code: "unavailable",
@@ -119,7 +119,7 @@ export function messagesLost(peerName: string, count: number): RpcError {
   });
 }
 
-/** The peer does not keep to the protocol. */
+/** The peer violates the protocol. */
 export function brokenProtocol(peerName: string, text: string): RpcError {
   return new RpcError({
     code: "internal",
@@ -128,18 +128,18 @@ export function brokenProtocol(peerName: string, text: string): RpcError {
   });
 }
 
-/** A request finds that its session has ended. */
+/** A request found that its session has ended. */
 export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
   return new RpcError({ code: "unavailable", message: `the session with ${peerName} has ended`, cause });
 }
 
-/** A session is ended because messages of its peer were lost: while it opens, the welcome. */
+/** A session ended because messages of its peer were lost: during the opening, the welcome. */
 export class MessagesLost extends RpcError {}
 
-/** A session is ended because its peer exceeds what peers may make this side hold. */
+/** A session ended because its peer exceeded the limits of this side. */
 export class PeerShed extends RpcError {}
 
-/** The peer takes nothing, while ever more waits for it. */
+/** The peer receives nothing, while more and more frames wait for it. */
 export function overrun(peerName: string, waitingBytes: number): RpcError {
   return new PeerShed({
     code: "unavailable",
@@ -148,7 +148,7 @@ export function overrun(peerName: string, waitingBytes: number): RpcError {
   });
 }
 
-/** The peer lives, and moves too little of the long bodies that it offers or is offered. */
+/** The peer is alive, but moves too little of the long bodies that either side offers. */
 export function stalled({
   peerName,
   stalledMs,
@@ -172,7 +172,7 @@ export function flooded(peerName: string, frames: number): RpcError {
   });
 }
 
-/** The peer never knew of the session: it had repeated its hello before the welcome came. */
+/** The peer never knew the session: it had repeated its hello before the welcome came. */
 export function helloRepeated(): RpcError {
   return new RpcError({
     code: "unavailable",

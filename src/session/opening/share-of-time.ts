@@ -1,17 +1,17 @@
 import type { Clock } from "../../base/time/clock.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 
-/** So much time may be used at once after a pause, in milliseconds: the steps of a few handshakes. */
+/** The time that may be used at once after a pause, in milliseconds: the steps of a few handshakes. */
 const burstMs = 10;
 
 /**
- * Runs the steps of strangers' handshakes: at most one a turn of the loop, and in all for no more than a share of the
- * thread's time. Hosts take turns, so a host with one handshake does not wait behind one with many.
+ * Runs the steps of strangers' handshakes: at most one in a turn of the loop, and in total for no more than a share of
+ * the thread's time. Hosts take turns, so a host with one handshake does not wait behind a host with many.
  */
 export class ShareOfTime {
   readonly #clock: Clock;
   readonly #share: number;
-  /** By host, in the order in which they came. The first host has the next turn. */
+  /** Steps by host, in the order of arrival. The first host has the next turn. */
   readonly #steps = new Map<string, Set<() => void>>();
   #balanceMs = burstMs;
   #countedMs: number;
@@ -24,7 +24,7 @@ export class ShareOfTime {
     this.#countedMs = clock.now();
   }
 
-  /** Runs the step, which is a function of its own, when it is its host's turn. The returned function takes it back. */
+  /** Runs the step in its host's turn. Each call needs its own function. The returned function cancels the step. */
   do(host: string, step: () => void): () => void {
     const steps = this.#steps.get(host);
     if (steps === undefined) this.#steps.set(host, new Set([step]));
@@ -66,7 +66,7 @@ export class ShareOfTime {
     if (first === undefined) return;
     const [host, steps] = first;
     const [step] = steps as Set<() => void>;
-    // The host goes to the end of the line.
+    // The host moves to the end of the queue.
     this.#steps.delete(host);
     steps.delete(step as () => void);
     if (steps.size > 0) this.#steps.set(host, steps);

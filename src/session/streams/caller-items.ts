@@ -16,18 +16,18 @@ export interface RequestOfItems {
   readonly id: number;
   /** The caller no longer waits for the request. */
   readonly settled: boolean;
-  /** An output could not be had. */
+  /** An output could not be pulled. */
   onLost(error: RpcError): void;
 }
 
-/** The stream that the request is made for. */
+/** The stream of the request. */
 export interface StreamOfItems {
   readonly terms: { readonly directions: ItemDirections; readonly window: ItemWindow };
   /** The receiver of the outputs. */
   readonly receiver: ItemReceiver;
 }
 
-/** The items of one request that has left, on its caller's side. */
+/** The items of one sent request, on its caller's side. */
 export class CallerItems implements CallItems, ArrivalsOwner {
   readonly #request: RequestOfItems;
   readonly #stream: StreamOfItems;
@@ -40,7 +40,7 @@ export class CallerItems implements CallItems, ArrivalsOwner {
     this.#stream = stream;
   }
 
-  /** The request lies with the outbox: outputs are granted, and inputs may follow. */
+  /** The request lies with the outbox: grants the outputs. Inputs may follow. */
   open(streams: Streams): ItemSender | undefined {
     const { id: callId } = this.#request;
     const { receiver, terms } = this.#stream;
@@ -57,14 +57,14 @@ export class CallerItems implements CallItems, ArrivalsOwner {
     return this.#request.settled || this.#stream.receiver.discarded;
   }
 
-  /** Frames of the stream that have come. */
+  /** The number of the stream's frames that have come. */
   get framesReceived(): number {
     return (this.#arrivals?.framesReceived ?? 0) + this.#creditFrames;
   }
 
   #creditFrames = 0;
 
-  /** Items that have come, and that have been sent. */
+  /** The numbers of items that have come, and that have been sent. */
   get received(): number {
     return this.#arrivals?.count ?? 0;
   }

@@ -1,11 +1,11 @@
 import { frameHeaderBytes } from "../../wire/frame.ts";
 
-/** What an item counts: its body, and its header, so that empty items are not free. */
+/** The cost of an item: its body, and its header, so that empty items are not free. */
 export function itemCost(bodyBytes: number): number {
   return bodyBytes + frameHeaderBytes;
 }
 
-/** By so much items may exceed their window in messages: a quarter of it, and 2 KiB in any case. */
+/** The bytes by which items in messages may exceed their window: a quarter of it, and at least 2 KiB. */
 function spareBytes(windowBytes: number): number {
   return Math.max(2048, Math.floor(windowBytes / 4));
 }
@@ -14,12 +14,12 @@ function spareBytes(windowBytes: number): number {
 const mostItems = 2 ** 31;
 const mostBytes = 2 ** 40;
 
-/** What the sender of items may still send. */
+/** The credits of a sender of items. */
 export class SendCredits {
   /** The first grant. */
   #windowBytes = 0;
   #items = 0;
-  /** Below zero when the last item was longer than what was left. */
+  /** Below zero when the last item was longer than the remaining credits. */
   #bytes = 0;
 
   /** Whether an item of any length may be sent. */
@@ -27,7 +27,7 @@ export class SendCredits {
     return this.#items > 0 && this.#bytes > 0;
   }
 
-  /** The receiver takes so much more. False when that is more than any receiver can mean. */
+  /** The receiver grants more credits. False for more than any honest receiver grants. */
   add(items: number, bytes: number): boolean {
     if (this.#windowBytes === 0) this.#windowBytes = bytes;
     this.#items += items;
@@ -46,7 +46,7 @@ export class SendCredits {
   }
 }
 
-/** A frame has 32 bits for them. */
+/** A frame has 32 bits for the bytes. */
 const mostBytesInFrame = 0xffff_ffff;
 
 /** The window of a receiver. */
@@ -62,7 +62,7 @@ export interface ItemWindow {
  */
 export class ReceiveCredits {
   readonly #window: ItemWindow;
-  /** Granted, and not used by an item that has arrived. */
+  /** Credits that were granted, and not used by an arrived item. */
   #items = 0;
   #bytes = 0;
   /** Taken by the consumer since the last grant. */
@@ -75,7 +75,7 @@ export class ReceiveCredits {
     this.#takenBytes = window.bytes;
   }
 
-  /** An item arrives. False when its sender had no right to send it. */
+  /** An item arrives. False when its sender had no credits for it. */
   arrive(bytes: number): boolean {
     if (this.#items <= 0 || this.#bytes <= 0) return false;
     this.#items--;
@@ -83,7 +83,7 @@ export class ReceiveCredits {
     return true;
   }
 
-  /** The consumer has taken an item. True when it is time to grant. */
+  /** The consumer has taken an item. True when a grant is due. */
   take(bytes: number): boolean {
     this.#takenItems++;
     this.#takenBytes += bytes;
@@ -91,8 +91,8 @@ export class ReceiveCredits {
   }
 
   /**
-   * By how many bytes the items that wait here exceed the window and a quarter: the last of them was longer than what was
-   * left. `unpulledBytes`: of items that have been announced, and are not here.
+   * The bytes by which the waiting items exceed the window and a quarter: the last item was longer than the remaining
+   * credits. `unpulledBytes`: the bytes of announced items that have not come.
    */
   excessBytes(unpulledBytes: number): number {
     const beyondBytes = -(this.#bytes + this.#takenBytes) - unpulledBytes;

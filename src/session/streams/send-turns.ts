@@ -1,7 +1,7 @@
 import type { Flushable, Turns } from "../../fabric/progress.ts";
 import type { Outbox } from "../channel/outbox.ts";
 
-/** What waits for its turn to send: a sender of items. */
+/** Waits for its turn to send: a sender of items. */
 export interface TurnTaker {
   /** Its turn has come. It may send as long as the turns are not `congested`. */
   onTurn(): void;
@@ -26,21 +26,21 @@ export class SendTurns implements Flushable {
     return this.#outbox.congested;
   }
 
-  /** `taker` is called when all that wait already have been. */
+  /** `taker` is called after all takers that wait already. */
   enroll(taker: TurnTaker): void {
     this.#ring.push(taker);
     this.#progress.flushSoon(this);
-    // Otherwise the end of a message that is on its way brings the next turn.
+    // Otherwise the completion of a message on its way starts the next turn.
     if (!this.congested) this.#progress.wake();
   }
 
-  /** Called at the end of a turn of the loop. What the takers send leaves in the next. */
+  /** Called at the end of a turn of the loop. Items that the takers send leave in the next turn. */
   flush(): boolean {
     const ring = this.#ring;
     this.#ring = [];
     let taken = 0;
     while (taken < ring.length && !this.congested) (ring[taken++] as TurnTaker).onTurn();
-    // A generator gives its items when the turn is over.
+    // A generator yields its items after the turn.
     if (taken > 0) this.#progress.goOn();
     if (taken < ring.length) this.#ring = [...ring.slice(taken), ...this.#ring];
     if (this.#ring.length > 0) this.#progress.flushSoon(this);

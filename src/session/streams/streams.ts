@@ -12,7 +12,7 @@ export class Streams implements SessionPart {
   /** Streams are calls: the exchange counts them. */
   readonly openWork = 0;
   readonly frames: SessionPart["frames"];
-  /** Over the port's slab. */
+  /** A view of the port's slab. */
   readonly #view: DataView;
   #exchange: Exchange | undefined;
 
