@@ -15,7 +15,7 @@ import { CallOperations } from "./call-operations.ts";
  *
  *   open      the handler runs, or its input is being pulled
  *   ended     cancelled, out of time, or settled by the handler; transfers of its own may still be under way
- *   answered  the terminal frame is on its way, or nobody is there to read it
+ *   answered  the terminal frame is on its way, or the peer is lost
  *
  *   from    event                          to        effect
  *   open    handler settles                ended     outcome kept
@@ -77,7 +77,7 @@ interface Wording {
   readonly message: string;
 }
 
-/** For a call whose handler runs. */
+/** For a call with a running handler. */
 export const handlerWording: EndWording = {
   cancelled: { code: "cancelled", message: "the caller gave up" },
   outOfTime: { code: "deadline_exceeded", message: "the deadline passed before the handler ended" },

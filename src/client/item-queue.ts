@@ -20,7 +20,7 @@ interface WaitingItem {
  *
  *   open    items are taken as fast as the taker is ready; the others wait
  *   ended   the user sends no more; those that wait are still taken
- *   closed  nothing is taken any more
+ *   closed  no more items are taken
  */
 export abstract class ItemQueue {
   /** The schema of an item that the user sends. Undefined when the item is checked elsewhere. */

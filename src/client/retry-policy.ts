@@ -24,7 +24,7 @@ export interface RetryOptions {
   /** The largest bound of the back-off, in milliseconds. It is never less than `baseDelayMs`. Default 1000. */
   readonly maxDelayMs?: number | undefined;
   /**
-   * The error codes after which a call is retried. An error with `retryAfterMs` is retried whatever its code. Default:
+   * The error codes after which a call is retried. An error with `retryAfterMs` is retried with any code. Default:
    * `unavailable` and `resource_exhausted`.
    */
   readonly codes?: readonly RpcCode[] | undefined;

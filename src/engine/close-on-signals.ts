@@ -34,7 +34,7 @@ function signalNames(where: string, name: string, value: unknown): readonly Node
 /**
  * Closes a service on signals. The first signal drains the engines, and then the process may end by itself: with status
  * 0 when every call in flight finished, with 1 when calls were aborted. A `process.exitCode` that is set stays. The
- * exit is not forced: the program must end whatever else keeps the process alive.
+ * exit is not forced: the program must end everything else that keeps the process alive.
  *
  * The second signal closes the engines at once, and then ends the process by that signal, as if it had no listener. So
  * does any signal after the engines are closed.

@@ -37,8 +37,8 @@ export interface PortStats extends PortGauges, PortDescription {
   /** The registration cache of local memory. `regions` counts its idle registrations too. */
   readonly registrations: RegistrationStats;
   /**
-   * Stalls: times when the event loop was blocked for more than a few milliseconds, while a session was open or
-   * memory was granted, and the background thread drove the port. A stall in progress counts. Each port counts its
+   * Stalls: times when the event loop was blocked for more than a few milliseconds and the background thread drove the
+   * port. They count while a session is open or memory is granted. A stall in progress counts. Each port counts its
    * own; a mem port counts none.
    */
   readonly stalls: Absences;

@@ -7,7 +7,7 @@ import { decoded, expectFault, gone, open } from "./scripted-session.test-suppor
 const slots = peerGreeting.requests;
 const laterMs = 10_000;
 
-/** A session whose window is full, with what was sent forgotten. */
+/** A session with a full window. Its sent messages are forgotten. */
 function full(limits?: Parameters<typeof open>[0]) {
   const all = open(limits);
   const inFlight = Array.from({ length: slots }, () => new FakeCall());

@@ -4,7 +4,7 @@ import type { PeerState } from "./peer-state.ts";
 /**
  *   opening   from the first byte on, until both sides have greeted each other (docs/design/sessions.md has its steps)
  *   open      frames flow, both ways
- *   ended     nothing is taken or sent any more
+ *   ended     no more frames are taken or sent
  */
 export type SessionState = "opening" | "open" | "ended";
 

@@ -47,7 +47,7 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
  *
  *   open       items arrive
  *   ended      no more arrive; those that wait are still taken, then the error if there is one
- *   discarded  nothing is given any more
+ *   discarded  the consumer receives no more items
  */
 export class ItemReceiver implements ItemReader {
   readonly #validator: Validator;
@@ -81,7 +81,7 @@ export class ItemReceiver implements ItemReader {
     return this.#waiter !== undefined;
   }
 
-  /** The consumer receives no more items, whatever arrives. */
+  /** The consumer receives no more items. */
   get discarded(): boolean {
     return this.#discarded;
   }
