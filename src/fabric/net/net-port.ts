@@ -52,7 +52,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   readonly buffers = new WriteBuffers();
   readonly #server: Server | undefined;
-  /** Of net+unix. */
+  /** The socket's file, for net+unix. */
   readonly #file: SocketFile | undefined;
   readonly #maxConnections: number;
   readonly #maxIdleMs: number;

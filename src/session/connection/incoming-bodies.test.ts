@@ -104,6 +104,8 @@ describe("rendezvous bodies", () => {
     const served: number[] = [];
     for (let turn = 0; turn < 3; turn++) {
       await settled();
+      // Those that wait for their turn count in the budget, as those that are served do.
+      expect(all.host.pullBudget.bytes).toBe(3 * bytes.byteLength);
       served.push(all.method.calls.length);
     }
     expect(served).toEqual([1, 2, 3]);

@@ -177,7 +177,8 @@ export class IncomingBodies {
       this.#toldMs = services.realClock.now();
     }
     const underWay = this.#pulls.begin();
-    let holders = isCounted ? 2 : 1;
+    // Its memory, and its turn: a body that waits for a turn still counts.
+    let holders = 2;
     const letGo = () => {
       if (--holders === 0) pulls.give(bytes);
     };
@@ -189,13 +190,13 @@ export class IncomingBodies {
     pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
       .catch(noMemoryFor)
       .then((pulled) => {
-        // Many bodies of one peer may have come at once, and each value takes milliseconds.
+        this.#pulls.end(underWay);
+        if (session.state === "ended") this.#onStill();
+        // Many bodies of one peer may have come at once, and the value of each takes milliseconds.
         session.account.turns.run(() => {
-          this.#pulls.end(underWay);
-          if (session.state === "ended") {
-            onDropped?.();
-            this.#onStill();
-          } else {
+          if (!isCounted) letGo();
+          if (session.state === "ended") onDropped?.();
+          else {
             progress.wake();
             if ("body" in pulled) {
               counters.bodiesPulled++;
