@@ -11,7 +11,7 @@ import type { Callee, MetadataListener, RequestTerms } from "../call/outgoing-ca
 import type { Retried } from "../call/retried-calls.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { SessionContext } from "../session/connection/context.ts";
-import type { RequestOfItems } from "../session/streams/caller-items.ts";
+import type { RequestOfItems } from "../session/streams/items-of-call.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";

@@ -5,7 +5,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { ItemSource } from "../contract/item-stream.ts";
 import type { AnyMethod, MethodKind } from "../contract/method.ts";
 import { answerError } from "../session/calls/call-errors.ts";
-import { CalleeItems, type ServedItemsOwner } from "../session/streams/callee-items.ts";
+import { CalleeItems, type ServedItemsOwner } from "../session/streams/items-of-call.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";

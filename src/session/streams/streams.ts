@@ -2,7 +2,7 @@ import { frameKind } from "../../wire/frame.ts";
 import { Exchange } from "../calls/exchange.ts";
 import type { SessionContext } from "../connection/context.ts";
 import type { FrameHandler, SessionPart } from "../connection/session-part.ts";
-import { CalleeItems } from "./callee-items.ts";
+import { CalleeItems } from "./items-of-call.ts";
 import { SendTurns } from "./send-turns.ts";
 
 /** The items of the streams on one session: finds the call that each frame belongs to. */
