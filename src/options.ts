@@ -52,7 +52,7 @@ export type { TakeOptions } from "./memory/pool.ts";
 export type { ShareOptions } from "./memory/region-handle.ts";
 export type { OnGranted } from "./memory/region-kind.ts";
 export type { PskOptions, TlsOptions } from "./security/credential-options.ts";
-export { type Pem, type PemSource, pem } from "./security/pem.ts";
+export { type Pem, type PemSource, pem } from "./security/credential-options.ts";
 export type { SuiteName } from "./security/sealing/suites.ts";
 export type { HandshakeOptions } from "./security/security-options.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";

@@ -1,17 +1,14 @@
-import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.ts";
-import { fabricError } from "../base/errors/fabric-error.ts";
+import { fabricError, noDescriptors, peerLacksDescriptors } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
 import type { Complete } from "../base/options/options.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import { realClock } from "../base/time/clock.ts";
-import { withTimeout } from "../base/time/with-timeout.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Port, Route } from "../fabric/port.ts";
 import { fastestFirst } from "../fabric/preference.ts";
 import type { Target } from "../fabric/target.ts";
-import { isSealed } from "../security/securable.ts";
-import type { ResolvedSecurity } from "../security/security-options.ts";
+import { isSealed, type ResolvedSecurity } from "../security/security-options.ts";
 import type { Implementation } from "../server/implement.ts";
 import type { EngineServices, Served } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
@@ -439,4 +436,22 @@ function assertProvable(name: string, url: string, security: ResolvedSecurity | 
     code: "failed_precondition",
     message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
   });
+}
+
+/**
+ * Resolves or rejects as `work` does, if it settles within `timeoutMs`. A later result is dropped.
+ * @throws RpcError `unavailable` after `timeoutMs`. `failed` begins its message, as in "no backend was reached".
+ */
+async function withTimeout<T>(timeoutMs: number, failed: string, work: Promise<T>): Promise<T> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    cancel = realClock.timer(timeoutMs, () =>
+      reject(new RpcError({ code: "unavailable", message: `${failed} within ${Math.round(timeoutMs)} ms` })),
+    );
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    cancel();
+  }
 }

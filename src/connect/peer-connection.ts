@@ -8,7 +8,7 @@ import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Identity } from "../security/identity.ts";
-import { isSealed, staysOnHost } from "../security/securable.ts";
+import { isSealed, staysOnHost } from "../security/security-options.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { CallEndListener, OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";

@@ -1,5 +1,3 @@
-import { hashOf, mix } from "./hash.ts";
-
 /** A backend that is ready to take a call. */
 export interface Candidate {
   /** The URL of the backend: the same in every process. */
@@ -181,4 +179,22 @@ const leastWeight = 0.1;
 export function slowStartWeight(nowMs: number, sinceMs: number, slowStartMs: number): number {
   if (slowStartMs <= 0) return 1;
   return Math.min(1, Math.max(leastWeight, (nowMs - sinceMs) / slowStartMs));
+}
+
+/** FNV-1a over the UTF-16 code units, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) {
+    hash = Math.imul(hash ^ (text.charCodeAt(i) & 0xff), 0x01000193);
+    hash = Math.imul(hash ^ (text.charCodeAt(i) >>> 8), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+/** The finalizer of MurmurHash3: every bit of the result depends on every bit of the input. */
+function mix(value: number): number {
+  let hash = value | 0;
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }

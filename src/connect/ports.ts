@@ -7,8 +7,7 @@ import { listeningUrls } from "../fabric/rdma/choose-rail.ts";
 import type { VerbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import { locateAll, type Target } from "../fabric/target.ts";
 import { dropIdleRegistrations } from "../memory/registration-cache.ts";
-import { assertSecurable } from "../security/securable.ts";
-import type { ResolvedSecurity } from "../security/security-options.ts";
+import { assertSecurable, type ResolvedSecurity } from "../security/security-options.ts";
 
 /** The options of an engine for the fabrics on which it opens ports. */
 export interface FabricChoice {

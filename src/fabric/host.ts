@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import type { RpcCode } from "../base/errors/code.ts";
-import { noDescriptors } from "../base/errors/descriptors.ts";
+import { noDescriptors } from "../base/errors/fabric-error.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 
 /** Whether an address stands for every interface: 0.0.0.0 or ::. */

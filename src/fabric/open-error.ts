@@ -1,5 +1,4 @@
-import { noDescriptors } from "../base/errors/descriptors.ts";
-import { fabricError, fabricErrorName } from "../base/errors/fabric-error.ts";
+import { fabricError, fabricErrorName, noDescriptors } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { NativeError } from "./libfabric/native-error.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme } from "./libfabric/url.ts";

@@ -1,9 +1,8 @@
 import { X509Certificate } from "node:crypto";
 import type { SecureContext, TLSSocket } from "node:tls";
-import { certificateOf } from "./certificate.ts";
+import { certificateOf, nameFault } from "./certificate.ts";
 import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
-import { nameFault } from "./proven-name.ts";
 import {
   agreementFault,
   chainOf,

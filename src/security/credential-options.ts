@@ -1,5 +1,17 @@
-import { anything, callback, type FieldsOf, required, resolveNested } from "../base/options/options.ts";
-import { type PemSource, pem } from "./pem.ts";
+import {
+  anything,
+  callback,
+  type Field,
+  type FieldsOf,
+  required,
+  resolveNested,
+} from "../base/options/options.ts";
+
+/** One or several PEM texts. */
+export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];
+
+/** PEM, or a function that reads it: called when the certificates are needed, and again when they are reloaded. */
+export type PemSource = Pem | (() => Pem);
 
 /** The certificate and the trusted authorities of an engine. `Engine.open` and `reloadSecurity` call the functions. */
 export interface TlsOptions {
@@ -129,4 +141,25 @@ function assertKey(where: string, key: unknown): asserts key is Uint8Array {
   throw new RangeError(
     `${where} must have ${minKeyBytes} to ${maxKeyBytes} bytes, it has ${key.byteLength}; a password is no key`,
   );
+}
+
+/**
+ * PEM or a function that reads it. It resolves to a function that reads and checks it. A message never shows the value,
+ * which may be a key.
+ */
+export function pem(): Field<() => readonly Buffer[]> {
+  return {
+    resolve(where, name, value) {
+      if (typeof value === "function") return () => buffersOf(`what ${where}: ${name} returns`, value());
+      const buffers = buffersOf(`${where}: ${name}`, value);
+      return () => buffers;
+    },
+  };
+}
+
+function buffersOf(where: string, value: unknown): readonly Buffer[] {
+  const parts: readonly unknown[] = Array.isArray(value) ? value : [value];
+  if (parts.length === 0 || !parts.every((part) => typeof part === "string" || part instanceof Uint8Array))
+    throw new TypeError(`${where} must be PEM as a string or bytes, an array of them, or a function`);
+  return parts.map((part) => Buffer.from(part as string));
 }

@@ -1,8 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import type { PskCredentials, TlsCredentials } from "./credential-options.ts";
-import { assertSecurable, isSealed } from "./securable.ts";
-import { resolveSecurity, type SecurityOptions } from "./security-options.ts";
+import { assertSecurable, isSealed, resolveSecurity, type SecurityOptions } from "./security-options.ts";
 
 const key = new Uint8Array(32).fill(7);
 const tls = { cert: "cert", key: "key", ca: "ca" };

@@ -1,3 +1,4 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import {
   anything,
   boolean,
@@ -13,6 +14,7 @@ import {
   type Resolved,
   resolveNested,
 } from "../base/options/options.ts";
+import type { Scheme } from "../fabric/libfabric/url.ts";
 import type { Allow, Authorize } from "./authorization-options.ts";
 import {
   type Credentials,
@@ -144,4 +146,27 @@ function suiteList(where: string, name: string, value: unknown): readonly SuiteN
     return fail(TypeError, where, name, "an array of different ciphers, at least one", value);
   const suite = oneOf(suiteNames);
   return value.map((each, index) => suite.resolve(where, `${name}[${index}]`, each));
+}
+
+/** Whether sessions over the fabric begin with a TLS handshake and are sealed. */
+export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme): boolean {
+  if (security === undefined || scheme === "mem") return false;
+  return scheme === "shm" ? security.shm === "tls" : true;
+}
+
+/** Whether bytes that are sent over the fabric stay on this host. */
+export function staysOnHost(scheme: Scheme): boolean {
+  return scheme === "mem" || scheme === "shm" || scheme === "net+unix";
+}
+
+/**
+ * @throws RpcError `failed_precondition` when the fabric cannot be used with these options, because it proves no
+ * identity.
+ */
+export function assertSecurable(security: ResolvedSecurity | undefined, scheme: Scheme): void {
+  if (!isSealed(security, scheme) || security?.credentials !== undefined) return;
+  throw new RpcError({
+    code: "failed_precondition",
+    message: `security has neither tls nor psk, which ${scheme} needs: only shm and mem go without`,
+  });
 }

@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { type IpcSocketConnectOpts, isIP, type Socket, type TcpSocketConnectOpts } from "node:net";
-import { noDescriptors } from "../../base/errors/descriptors.ts";
-import { fabricError, fabricErrorNumber } from "../../base/errors/fabric-error.ts";
+import { fabricError, fabricErrorNumber, noDescriptors } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { type FabricUrl, formatHostUrl } from "../libfabric/url.ts";
 import { FrameFault } from "./frame.ts";

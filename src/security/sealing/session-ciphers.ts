@@ -1,7 +1,6 @@
 import type { Aead } from "./aead.ts";
-import { KeepaliveOpener } from "./keepalive-opener.ts";
 import { KeyChain } from "./key-schedule.ts";
-import { MessageOpener } from "./message-opener.ts";
+import { KeepaliveOpener, MessageOpener } from "./message-opener.ts";
 import { MessageSealer } from "./message-sealer.ts";
 import { PieceOpener, PieceSealer } from "./sealed-pieces.ts";
 import { keyBytes, type SuiteName } from "./suites.ts";

@@ -5,7 +5,7 @@ import type { IncomingCall, Outcome } from "../../call/incoming-call.ts";
 import type { Port } from "../../fabric/port.ts";
 import { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
-import { staysOnHost } from "../../security/securable.ts";
+import { staysOnHost } from "../../security/security-options.ts";
 import { ControlRequest } from "../../transfer/control/control-request.ts";
 import type { ControlRequestOptions, PeerLink } from "../../transfer/control/peer-link.ts";
 import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";

@@ -5,7 +5,7 @@ import { parseUrl } from "../../fabric/libfabric/url.ts";
 import type { Port, PortSink, TurnedAway } from "../../fabric/port.ts";
 import { PutNotificationTargets } from "../../memory/put-notification.ts";
 import { looksSealed } from "../../security/sealing/sealed-message.ts";
-import { isSealed } from "../../security/securable.ts";
+import { isSealed } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";

@@ -3,7 +3,7 @@ import { type PeerAccount, PeerAccounts } from "../../base/flow/peer-account.ts"
 import { channels } from "../../base/observe/channels.ts";
 import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
-import { isSealed } from "../../security/securable.ts";
+import { isSealed } from "../../security/security-options.ts";
 import { Nonce } from "../../wire/message.ts";
 import type { EngineServices, Served } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";

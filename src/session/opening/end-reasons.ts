@@ -1,5 +1,9 @@
-import { noDescriptors, peerLacksDescriptors } from "../../base/errors/descriptors.ts";
-import { fabricError, fabricErrorName } from "../../base/errors/fabric-error.ts";
+import {
+  fabricError,
+  fabricErrorName,
+  noDescriptors,
+  peerLacksDescriptors,
+} from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { type ErrorBody, packError, parseError } from "../../wire/fault.ts";
