@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { LiveMember } from "cinnabar-group";
-import { afterAll, describe, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Child, endAllChildren } from "./support/child.ts";
 
@@ -11,23 +11,15 @@ const size = isLong ? 16 : 4;
 const detector = { periodMs: 250, suspicionFactor: 8 };
 const stalledAfterMs = 1000;
 
-/** What carries the messages, and how the address of a member is written there. */
-const transports = {
-  udp: (host: string) => `${host}:7946`,
-  tcp: (host: string) => `tcp://${host}:7946`,
-  shm: (host: string) => `shm://detector-${host}`,
-};
-const tested = (isLong ? ["udp", "tcp", "shm"] : ["udp", "tcp"]) as (keyof typeof transports)[];
-
-/** In the long form 48 processes share the machine. */
+/** In the long form 16 processes share the machine. */
 const limits = { timeout: 300_000 };
 
 afterAll(endAllChildren);
 
 /** Members on loopback addresses of their own: each run has another network of 127.0.0.0/8. */
-function membersAt(addressOf: (host: string) => string): LiveMember[] {
+function loopbackMembers(): LiveMember[] {
   const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
-  return Array.from({ length: size }, (_, id) => ({ id, address: addressOf(`${network}.${id + 1}`) }));
+  return Array.from({ length: size }, (_, id) => ({ id, address: `${network}.${id + 1}:7946` }));
 }
 
 async function start(members: readonly LiveMember[], self: number): Promise<Child> {
@@ -56,55 +48,46 @@ function deathsOf(member: number, observers: readonly Child[]): number {
   return events.filter((event) => event.member === member && event.status === "dead").length;
 }
 
-// All at once: a detector finds out by waiting.
-describe.concurrent.each(tested)(`a group of ${size} processes over %s`, (transport) => {
-  it(
-    "tells members that stand still, crash, are stopped and leave from each other",
-    limits,
-    async ({ expect, onTestFinished }) => {
-      const blockFile = join(tmpdir(), `cinnabar-group-${process.pid}-${transport}`);
-      onTestFinished(() => rmSync(blockFile, { force: true }));
-      const members = membersAt(transports[transport]);
-      const group = await Promise.all(members.map(({ id }) => start(members, id)));
-      const [crashed, stalled, stopped, leaving, ...others] = group as [
-        Child,
-        Child,
-        Child,
-        Child,
-        ...Child[],
-      ];
+it(
+  `a group of ${size} processes tells members that stand still, crash, are stopped and leave from each other`,
+  limits,
+  async ({ onTestFinished }) => {
+    const blockFile = join(tmpdir(), `cinnabar-group-${process.pid}`);
+    onTestFinished(() => rmSync(blockFile, { force: true }));
+    const members = loopbackMembers();
+    const group = await Promise.all(members.map(({ id }) => start(members, id)));
+    const [crashed, stalled, stopped, leaving, ...others] = group as [Child, Child, Child, Child, ...Child[]];
 
-      writeFileSync(blockFile, "");
-      await stalled.ask("block", blockFile);
-      await believe([crashed, stopped, leaving, ...others], 1, "stalled");
-      // Finding out about a crash takes longer than a suspicion: a stalled member has outlived one then.
-      await crashed.destroy();
-      await believe([stopped, leaving, ...others], 0, "dead");
-      expect(deathsOf(1, [stopped, leaving, ...others])).toBe(0);
-      rmSync(blockFile);
-      await stalled.report("unblocked");
-      await believe([stopped, leaving, ...others], 1, "alive");
-      await believe([stalled], 0, "dead");
+    writeFileSync(blockFile, "");
+    await stalled.ask("block", blockFile);
+    await believe([crashed, stopped, leaving, ...others], 1, "stalled");
+    // Finding out about a crash takes longer than a suspicion: a stalled member has outlived one then.
+    await crashed.destroy();
+    await believe([stopped, leaving, ...others], 0, "dead");
+    expect(deathsOf(1, [stopped, leaving, ...others])).toBe(0);
+    rmSync(blockFile);
+    await stalled.report("unblocked");
+    await believe([stopped, leaving, ...others], 1, "alive");
+    await believe([stalled], 0, "dead");
 
-      // Its successor hears that it is dead, and takes a later incarnation.
-      const successor = await start(members, 0);
-      await believe([stalled, stopped, leaving, ...others], 0, "alive");
-      expect(await successor.report("excluded")).toMatchObject({ returns: true });
+    // Its successor hears that it is dead, and takes a later incarnation.
+    const successor = await start(members, 0);
+    await believe([stalled, stopped, leaving, ...others], 0, "alive");
+    expect(await successor.report("excluded")).toMatchObject({ returns: true });
 
-      await stopped.stop();
-      await believe([stalled, leaving, ...others], 2, "dead");
-      stopped.kill("SIGCONT");
-      expect(await stopped.report("excluded")).toMatchObject({ returns: true });
-      await believe([stalled, leaving, ...others], 2, "alive");
-      // It has blamed itself.
-      expect(stopped.unread("slept").length).toBeGreaterThan(0);
-      expect([1, 3].map((id) => deathsOf(id, [stopped]))).toEqual([0, 0]);
+    await stopped.stop();
+    await believe([stalled, leaving, ...others], 2, "dead");
+    stopped.kill("SIGCONT");
+    expect(await stopped.report("excluded")).toMatchObject({ returns: true });
+    await believe([stalled, leaving, ...others], 2, "alive");
+    // It has blamed itself.
+    expect(stopped.unread("slept").length).toBeGreaterThan(0);
+    expect([1, 3].map((id) => deathsOf(id, [stopped]))).toEqual([0, 0]);
 
-      await leaving.ask("leave");
-      await believe([stalled, stopped, ...others], 3, "left");
-      expect(await stalled.ask("stats")).toMatchObject({
-        ...{ refused: { malformed: 0, foreign: 0, unauthentic: 0 }, ignored: 0 },
-      });
-    },
-  );
-});
+    await leaving.ask("leave");
+    await believe([stalled, stopped, ...others], 3, "left");
+    expect(await stalled.ask("stats")).toMatchObject({
+      ...{ refused: { malformed: 0, foreign: 0, unauthentic: 0 }, ignored: 0 },
+    });
+  },
+);

@@ -56,7 +56,6 @@ export {
 export type { MemberLink } from "./group/member-link.ts";
 export type { MemberSet } from "./group/member-set.ts";
 export type { Subgroup, SubgroupEvents, SubgroupMembers, SubgroupOptions } from "./group/subgroup.ts";
-export type { DetectorSecurity } from "./live/detector-security.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
 export { type GroupFile, type GroupFromFileOptions, groupFromFile, saveGroup } from "./start/group-file.ts";

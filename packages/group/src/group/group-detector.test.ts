@@ -1,9 +1,11 @@
-import { expect, it } from "vitest";
+import { Engine } from "cinnabar/standard";
+import { expect, it, vi } from "vitest";
 import type { Membership } from "../authority/authority.ts";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { LiveMember } from "../live/failure-detector.ts";
 import { type Member, makeView } from "../view/view.ts";
 import { GroupDetector, type StatusChange } from "./group-detector.ts";
+import { joinGroup } from "./join-group.ts";
 
 const member = (rank: number, incarnation: number, detector?: string): Member => ({
   ...{ rank, incarnation, urls: ["mem://a"], engine: undefined, host: undefined, metadata: {} },
@@ -33,7 +35,6 @@ async function start(view = first) {
         statusOf: () => "alive",
         adopt: (roster) => void rosters.push(roster),
         stats: () => Promise.reject(new Error("none")),
-        reloadSecurity: async () => {},
         close: async () => {},
       };
     },
@@ -63,21 +64,28 @@ it("the roster has the members of the view that have a detector, and follows it"
   ]);
 });
 
-it.each(["127.0.0.1:3", "tcp://127.0.0.1:4"])(
-  "%s hears of members whose detectors it can reach, and others do it no harm",
+it.each([
+  ["127.0.0.1:3", [0, 1]],
+  ["[::1]:3", [0, 2]],
+])("%s hears of members whose detectors it can reach, and others do it no harm", async (address, ids) => {
+  const reachable = [address, "127.0.0.1:1", "[::1]:2", undefined];
+  const wrong = ["localhost:1", "127.0.0.1:0", "tcp://127.0.0.1:2"];
+  const members = [...reachable, ...wrong].map((each, rank) => member(rank, 1, each));
+  const { rosters } = await start(makeView("test", 1, members));
+  expect(rosters[0]?.map(({ id }) => id)).toEqual(ids);
+});
+
+it.each(["localhost:7946", "tcp://127.0.0.1:7946"])(
+  "a detector at %s is refused before its member joins",
   async (address) => {
-    const reachable = [address, "127.0.0.1:1", "tcp://127.0.0.1:2", "shm://detector", undefined];
-    const wrong = ["[::1]:1", "localhost:1", "127.0.0.1:0", "tcp://0.0.0.0:1", "mem://detector"];
-    const addresses = [...reachable, ...wrong];
-    const { rosters } = await start(
-      makeView(
-        "test",
-        1,
-        addresses.map((each, rank) => member(rank, 1, each)),
-      ),
+    await using engine = await Engine.open();
+    const join = vi.fn();
+    const authority = { join, observe: vi.fn() };
+    const urls = ["tcp://127.0.0.1:1"];
+    await expect(joinGroup("wrong", { engine, urls, authority, detector: { address } })).rejects.toThrow(
+      `failure detector: "${address}"`,
     );
-    const ids = address.startsWith("tcp") ? [0, 2, 3] : [0, 1];
-    expect(rosters[0]?.map(({ id }) => id)).toEqual(ids);
+    expect(join).not.toHaveBeenCalled();
   },
 );
 

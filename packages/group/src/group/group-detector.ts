@@ -3,8 +3,7 @@ import type { Membership } from "../authority/authority.ts";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { Status } from "../detector/message.ts";
 import { type DetectorOptions, detectorField } from "../detector/options.ts";
-import { assertAddress, canReach } from "../live/address.ts";
-import type { DetectorSecurity } from "../live/detector-security.ts";
+import { canReach, parseAddress } from "../live/address.ts";
 import type { LiveStats } from "../live/driver.ts";
 import { FailureDetector, type LiveMember, sharedFields } from "../live/failure-detector.ts";
 import { type Member, memberOf, type View } from "../view/view.ts";
@@ -12,9 +11,8 @@ import { type Member, memberOf, type View } from "../view/view.ts";
 /** The failure detector of a member: the option `detector` of `joinGroup`. */
 export interface GroupDetectorOptions {
   /**
-   * Where it listens, and others reach it. `IP:PORT` or `[IPv6]:PORT`: its messages are datagrams. The URL of a fabric,
-   * such as `tcp://host:port`: they are one-way calls of an engine of its own. Members of the two kinds do not notice
-   * each other.
+   * Where it listens, and others reach it, over UDP: `IP:PORT` or `[IPv6]:PORT`. Members with IPv4 and members with IPv6
+   * do not notice each other.
    */
   readonly address: string;
   /** How it works. */
@@ -22,23 +20,18 @@ export interface GroupDetectorOptions {
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number | undefined;
   /**
-   * A key of at least 16 bytes that all members share. Without it and without `security` the detector trusts every
-   * process that reaches the port.
+   * A key of at least 16 bytes that all members share. Without it the detector trusts every process that reaches the
+   * port.
    */
   readonly key?: Uint8Array | undefined;
-  /**
-   * How members prove who they are, where `address` is a URL: as `security` of `Engine.open`, without the functions that
-   * decide. An engine with `security` wants it. Default: they do not.
-   */
-  readonly security?: DetectorSecurity | undefined;
 }
 
 const fields = {
   ...sharedFields,
   address: required(
     checkedBy((where, name, value): string => {
-      if (typeof value !== "string") return fail(TypeError, where, name, "IP:PORT or a URL", value);
-      assertAddress(value);
+      if (typeof value !== "string") return fail(TypeError, where, name, "IP:PORT, a string", value);
+      parseAddress(value);
       return value;
     }),
   ),
@@ -56,7 +49,6 @@ export interface Detector {
   statusOf(rank: number): Status | undefined;
   adopt(members: readonly LiveMember[]): void;
   stats(): Promise<LiveStats>;
-  reloadSecurity(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -121,10 +113,6 @@ export class GroupDetector {
 
   async stats(): Promise<LiveStats | undefined> {
     return this.#detector?.stats();
-  }
-
-  async reloadSecurity(): Promise<void> {
-    await this.#detector?.reloadSecurity();
   }
 
   async close(): Promise<void> {

@@ -152,16 +152,6 @@ export class Group extends MemberSet<GroupEvents> implements AsyncDisposable {
     return this.#detector?.statusOf(rank);
   }
 
-  /**
-   * Reads the certificates of the failure detector again, as `engine.reloadSecurity` does for the engine's. Nothing
-   * happens without a failure detector.
-   *
-   * @throws TypeError where `detector.security.tls` is not given; Error when the new certificates cannot be used
-   */
-  async reloadSecurity(): Promise<void> {
-    await this.#detector?.reloadSecurity();
-  }
-
   /** Counters since the group was joined, and what it holds now. */
   async stats(): Promise<GroupStats> {
     const { version, members } = this.view;

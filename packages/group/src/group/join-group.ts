@@ -15,7 +15,6 @@ import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
 import { assertFree } from "../collective/collectives.ts";
 import { GroupHost } from "../host/group-host.ts";
-import { transportOf } from "../live/address.ts";
 import { type Member, type MemberLanes, maxRank } from "../view/view.ts";
 import { Group, type GroupParts } from "./group.ts";
 import {
@@ -151,7 +150,6 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
   assertName(where, name);
   const resolved = resolveOptions(where, options, joinFields);
   const { engine, authority, signal, serve, detector, onExcluded } = resolved;
-  if (detector !== undefined) assertSecured(where, engine, detector);
   const candidate = candidateOf(where, resolved, creates);
   // A list of members names no processes, so lanes may serve for one there.
   if (authority.isFixed !== true) await assertOwn(where, engine, candidate.urls);
@@ -194,22 +192,6 @@ function freshnessOf(
   };
   const onClose = host?.present(observation.view.group, presence);
   return { presence, ...(onClose && { onClose }) };
-}
-
-/** The detector must not be the way around the security of its member. */
-function assertSecured(
-  where: string,
-  engine: Engine,
-  { address, key, security }: GroupDetectorOptions,
-): void {
-  if (security !== undefined || key !== undefined || transportOf(address) === "udp") return;
-  const peer = engine.lazyPeer(address);
-  const isSealed = peer.isConfidential && !/^(shm|mem):/.test(address);
-  peer.close();
-  if (isSealed)
-    throw new TypeError(
-      `${where}: the engine has security, and its detector at ${address} has none; pass detector.security`,
-    );
 }
 
 function candidateOf(

@@ -5,7 +5,7 @@ import type { MemberId } from "../detector/message.ts";
 import type { ResolvedOptions } from "../detector/options.ts";
 import type { Roster } from "../detector/roster.ts";
 import type { Seal } from "./seal.ts";
-import type { OpenTransport, Transport } from "./transport.ts";
+import { UdpTransport } from "./udp-transport.ts";
 
 export interface DriverOptions {
   readonly self: MemberId;
@@ -25,19 +25,17 @@ export interface LiveStats extends DetectorStats {
   readonly sendErrors: number;
   /** Why the last one of them could not be sent. */
   readonly lastSendError: string | undefined;
-  /** Connections to and from other detectors that are open now. 0 over UDP. */
-  readonly connections: number;
 }
 
 /** How often arrived messages are asked for before time passes: a socket gives a bounded number at a time. */
 const maxReadRounds = 64;
 
-/** Runs a detector on a transport and the clock of the process. */
+/** Runs a detector on a socket and the clock of the process. */
 export class Driver {
   readonly #options: DriverOptions;
   readonly #detector: Detector;
   readonly #refused = { malformed: 0, foreign: 0, unauthentic: 0 };
-  #transport: Transport | undefined;
+  #transport: UdpTransport | undefined;
   #sendErrors = 0;
   #lastSendError: string | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -47,7 +45,7 @@ export class Driver {
   #onDone: (() => void) | undefined;
 
   /** Starts; rejects where the address of the member cannot be listened at. */
-  static async start(options: DriverOptions, open: OpenTransport): Promise<Driver> {
+  static async start(options: DriverOptions): Promise<Driver> {
     let driver: Driver | undefined;
     const listener = {
       onBytes: (bytes: Uint8Array) => {
@@ -59,14 +57,14 @@ export class Driver {
         driver.#lastSendError = reason;
       },
     };
-    const transport = await open(options.roster.require(options.self).addresses[0], listener);
+    const transport = await UdpTransport.open(options.roster.require(options.self).addresses[0], listener);
     // The clock starts now: while it opens, the detector can do nothing.
     driver = new Driver(options, transport);
     driver.#plan();
     return driver;
   }
 
-  private constructor(options: DriverOptions, transport: Transport) {
+  private constructor(options: DriverOptions, transport: UdpTransport) {
     this.#options = options;
     this.#transport = transport;
     const ports = {
@@ -82,8 +80,7 @@ export class Driver {
   }
 
   get stats(): LiveStats {
-    const connections = this.#transport?.connections ?? 0;
-    const sending = { sendErrors: this.#sendErrors, lastSendError: this.#lastSendError, connections };
+    const sending = { sendErrors: this.#sendErrors, lastSendError: this.#lastSendError };
     return { ...this.#detector.stats, refused: { ...this.#refused }, ...sending };
   }
 
@@ -109,12 +106,6 @@ export class Driver {
       this.#detector.leave(performance.now());
       this.#plan();
     });
-    await this.#transport?.flush();
-  }
-
-  /** @throws what the transport does not accept */
-  reloadSecurity(): void {
-    this.#transport?.reloadSecurity?.();
   }
 
   async close(): Promise<void> {

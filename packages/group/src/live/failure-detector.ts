@@ -17,8 +17,7 @@ import type { MemberId, Status } from "../detector/message.ts";
 import { type DetectorOptions, detectorField } from "../detector/options.ts";
 import { Roster } from "../detector/roster.ts";
 import { maxRank } from "../view/view.ts";
-import { assertReachable, parseAddress, transportOf } from "./address.ts";
-import { assertSecurity, type DetectorSecurity, readCredentials } from "./detector-security.ts";
+import { parseAddress } from "./address.ts";
 import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
 import type { Notice, Orders } from "./protocol.ts";
@@ -27,10 +26,7 @@ import type { Notice, Orders } from "./protocol.ts";
 export interface LiveMember {
   /** From 0 to 2^32 - 1. */
   readonly id: MemberId;
-  /**
-   * Where its detector listens: `IP:PORT` or `[IPv6]:PORT` for datagrams, or the URL of a fabric such as
-   * `tcp://host:port`. All members have addresses of one of these two kinds.
-   */
+  /** Where its detector listens: `IP:PORT` or `[IPv6]:PORT`. All members have addresses of one IP version. */
   readonly address: string;
   /** Where the authority over the group knows one. Default: 0. */
   readonly incarnation?: number;
@@ -50,12 +46,10 @@ export interface FailureDetectorOptions {
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number | undefined;
   /**
-   * A key of at least 16 bytes that all members share. Without it and without `security` the detector trusts every
-   * process that reaches the port.
+   * A key of at least 16 bytes that all members share. Without it the detector trusts every process that reaches the
+   * port.
    */
   readonly key?: Uint8Array | undefined;
-  /** How members prove their identity, where a fabric carries the messages. Default: no proof. */
-  readonly security?: DetectorSecurity | undefined;
 }
 
 const leastKeyBytes = 16;
@@ -72,10 +66,6 @@ export const sharedFields = {
       );
     return value;
   }),
-  security: checkedBy((where, name, value): DetectorSecurity => {
-    assertSecurity(where, name, value);
-    return value;
-  }),
 };
 
 const fields = {
@@ -88,14 +78,13 @@ const fields = {
 } satisfies FieldsOf<FailureDetectorOptions>;
 
 /**
- * The failure detector of one member, live: in a thread of its own, over UDP or a fabric. It reports which members it
+ * The failure detector of one member, live: in a thread of its own, over UDP. It reports which members it
  * believes alive, and decides nothing. It does not keep the process alive.
  */
 export class FailureDetector {
   readonly #thread: DetectorThread;
   readonly #self: MemberId;
   readonly #onEvent: ((event: DetectorEvent) => void) | undefined;
-  readonly #security: DetectorSecurity | undefined;
   readonly #statuses = new Map<MemberId, Status>();
   #members: readonly LiveMember[];
 
@@ -120,7 +109,6 @@ export class FailureDetector {
     this.#self = options.self;
     this.#members = options.members;
     this.#onEvent = options.onEvent;
-    this.#security = options.security;
   }
 
   /** The believed status of a member; undefined for one that is not in the group. */
@@ -148,21 +136,6 @@ export class FailureDetector {
   /** What the detector has counted. Rejects with an Error when it is closed. */
   async stats(): Promise<LiveStats> {
     return (await this.#thread.ask({ kind: "stats" }, "stats")).stats;
-  }
-
-  /**
-   * Reads the certificates of `security.tls` again, where they were given as functions. It does what
-   * `engine.reloadSecurity` does, for the detector's own engine.
-   * @throws TypeError without `security.tls`; what the functions throw; Error when the new certificates cannot be used,
-   * and when it is closed
-   */
-  async reloadSecurity(): Promise<void> {
-    if (this.#security?.tls === undefined)
-      throw new TypeError("failure detector: it has no security.tls whose certificates could be read again");
-    const security = readCredentials(this.#security);
-    const { fault } = await this.#thread.ask({ kind: "reload", security }, "reloaded");
-    if (fault !== undefined)
-      throw new Error(`failure detector: the new certificates cannot be used: ${fault}`);
   }
 
   /**
@@ -195,18 +168,14 @@ function checked(options: FailureDetectorOptions): Orders {
   const resolved = resolveOptions("failure detector", options, fields);
   const { group, self, members, detector, stalledAfterMs, key } = resolved;
   const roster = rosterOf(members, self);
-  const security = resolved.security && readCredentials(resolved.security);
-  if (security !== undefined && transportOf(roster.require(self).addresses[0]) === "udp")
-    throw new TypeError("failure detector: security is for fabrics; give datagrams a key");
-  const orders = { self, members: roster.members, group: numberOf(group), detector, stalledAfterMs, key };
-  return security === undefined ? orders : { ...orders, security };
+  return { self, members: roster.members, group: numberOf(group), detector, stalledAfterMs, key };
 }
 
 /** 32 bits of a group's name, so that groups that share a network do not mix. */
 const numberOf = (name: string): number => createHash("sha256").update(name).digest().readUInt32LE();
 
 function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
-  assertOneTransport(members.map(({ address }) => address));
+  assertOneFamily(members.map(({ address }) => address));
   const wrong = members.find(({ id }) => !(Number.isInteger(id) && id >= 0 && id <= maxRank));
   if (wrong !== undefined)
     throw new RangeError(`failure detector: the id ${wrong.id} is not a whole number from 0 to 2^32 - 1`);
@@ -217,14 +186,7 @@ function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
   return roster;
 }
 
-function assertOneTransport(addresses: readonly string[]): void {
-  const urls = addresses.filter((address) => transportOf(address) === "fabric");
-  if (urls.length > 0 && urls.length < addresses.length)
-    throw new TypeError("failure detector: some members have addresses for datagrams and some have URLs");
-  if (urls.length > 0) {
-    urls.forEach(assertReachable);
-    return;
-  }
+function assertOneFamily(addresses: readonly string[]): void {
   const families = new Set(addresses.map((address) => parseAddress(address).family));
   if (families.size > 1)
     throw new TypeError("failure detector: members have addresses of both IPv4 and IPv6");

@@ -2,7 +2,6 @@ import type { DetectorEvent } from "../detector/events.ts";
 import type { MemberId } from "../detector/message.ts";
 import type { ResolvedOptions } from "../detector/options.ts";
 import type { Member } from "../detector/roster.ts";
-import type { DetectorCredentials } from "./detector-security.ts";
 import type { LiveStats } from "./driver.ts";
 
 /** What the thread of a detector is started with. */
@@ -13,8 +12,6 @@ export interface Orders {
   readonly detector: ResolvedOptions;
   readonly stalledAfterMs: number;
   readonly key: Uint8Array | undefined;
-  /** The security of the detector's engine, where a fabric carries its messages. */
-  security?: DetectorCredentials;
 }
 
 /** To the thread. `here` answers `are-you-there` with its number: the main thread runs. */
@@ -22,7 +19,6 @@ export type Request =
   | { readonly kind: "here"; readonly number: number }
   | { readonly kind: "adopt"; readonly members: readonly Member[] }
   | { readonly kind: "stats" }
-  | { readonly kind: "reload"; readonly security: DetectorCredentials }
   | { readonly kind: "leave" }
   | { readonly kind: "close" };
 
@@ -33,6 +29,4 @@ export type Notice =
   | { readonly kind: "are-you-there"; readonly number: number }
   | { readonly kind: "event"; readonly event: DetectorEvent }
   | { readonly kind: "stats"; readonly stats: LiveStats }
-  /** `fault`: why the new certificates cannot be used; the former ones hold then. */
-  | { readonly kind: "reloaded"; readonly fault: string | undefined }
   | { readonly kind: "left" };
