@@ -1,6 +1,7 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { CallMetrics } from "../base/observe/call-metrics.ts";
 import { type CallPhase, channels, type SlowCall } from "../base/observe/channels.ts";
+import { type Metadata, receivedMetadata, traceIdOf } from "../wire/metadata/metadata.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
 
@@ -10,7 +11,7 @@ import type { OutgoingCall } from "./outgoing-call.ts";
  */
 export type SlowOutgoing = Pick<
   OutgoingCall,
-  "methodPath" | "peerName" | "id" | "connectingUs" | "sentUs" | "pullingUs"
+  "methodPath" | "peerName" | "sessionName" | "id" | "metadata" | "connectingUs" | "sentUs" | "pullingUs"
 >;
 
 /** The times of a call that was made here. */
@@ -29,11 +30,14 @@ export function reportOutgoing(
   audience: Audience = "all",
 ): void {
   if (!isHeard(metrics)) return;
+  const { methodPath: method, peerName: peer, sessionName: session, id: callId, metadata: block } = call;
   const ended: SlowCall = {
     direction: "out",
-    method: call.methodPath,
-    peer: call.peerName,
-    callId: call.id,
+    method,
+    peer,
+    session,
+    callId,
+    ...traceOf(block && receivedMetadata(Buffer.from(block.buffer, block.byteOffset, block.byteLength))),
     tookMs,
     code,
     phases: phasesOfOutgoing(call, tookMs),
@@ -46,14 +50,29 @@ export function reportIncoming(
   metrics: CallMetrics,
   call: IncomingCall,
   method: string,
-  peer: string,
+  { peerName: peer, name: session }: { readonly peerName: string; readonly name: string },
   tookMs: number,
   code: RpcCode | "ok",
   error?: string,
 ): void {
   if (!isHeard(metrics)) return;
-  const phases = phasesOfIncoming(call, tookMs);
-  report(metrics, error, { direction: "in", method, peer, callId: call.id, tookMs, code, phases }, "all");
+  const ended: SlowCall = {
+    direction: "in",
+    method,
+    peer,
+    session,
+    callId: call.id,
+    ...traceOf(call.metadata),
+    tookMs,
+    code,
+    phases: phasesOfIncoming(call, tookMs),
+  };
+  report(metrics, error, ended, "all");
+}
+
+function traceOf(metadata: Metadata | undefined): Pick<SlowCall, "traceId"> {
+  const traceId = traceIdOf(metadata);
+  return traceId === undefined ? {} : { traceId };
 }
 
 /** The time of a call made here in each phase, `tookMs` after its start. */

@@ -138,6 +138,11 @@ export abstract class OutgoingCall extends MadeCall {
   /** The request lies with the outbox, under its number. Called for one-way calls and calls with extras. */
   onLeft(): void {}
 
+  /** The name of the session that has the request; "" while no request has left. */
+  get sessionName(): string {
+    return "";
+  }
+
   override get isListed(): boolean {
     return !this.terms.isBuiltin;
   }

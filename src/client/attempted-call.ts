@@ -341,9 +341,9 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     message: string | undefined,
     audience?: Audience,
   ): void {
-    const { methodPath, peerName } = this;
-    const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
-    const ended = { methodPath, peerName, id, connectingUs, sentUs, pullingUs };
+    const { methodPath, peerName, metadata } = this;
+    const { sessionName = "", id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
+    const ended = { methodPath, peerName, sessionName, id, metadata, connectingUs, sentUs, pullingUs };
     reportOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message, audience);
   }
 }

@@ -280,6 +280,10 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   override get peerName(): string {
     return this.target?.peerName ?? this.method.source.name;
   }
+
+  override get sessionName(): string {
+    return this.id === 0 ? "" : (this.target?.context.name ?? "");
+  }
 }
 
 function unserved(method: ClientMethod, session: CallSession): RpcError {

@@ -6,7 +6,6 @@ import type { IncomingPhase } from "../call/incoming-call.ts";
 import { MadeCall } from "../call/made-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
-import { sessionName } from "./session-stats.ts";
 
 /**
  * The phase of an open call.
@@ -72,8 +71,7 @@ export function openCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel): 
   }
   for (const { session, outgoing, incoming } of exchanges) {
     if (outgoing.size + incoming.size === 0) continue;
-    const { peerName } = session;
-    const name = sessionName(session);
+    const { peerName, name } = session;
     for (const call of outgoing) calls.push(describeOutgoing(call, peerName, name, nowMs));
     for (const call of incoming) {
       const ageMs = nowMs - call.startedMs;

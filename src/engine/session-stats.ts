@@ -1,9 +1,7 @@
-import { createHash } from "node:crypto";
 import type { WindowStats } from "../base/flow/in-flight-window.ts";
 import { principalOf } from "../security/identity.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import type { CallsGauge } from "../session/calls/traffic.ts";
-import type { SessionContext } from "../session/connection/context.ts";
 
 /** An open session of an engine. Either side may have connected. */
 export interface SessionStats {
@@ -33,7 +31,7 @@ export function sessionStats(exchanges: Iterable<Exchange>): SessionStats[] {
     const { remote, remoteState } = session;
     if (session.state !== "open" || remote === undefined) continue;
     all.push({
-      session: sessionName(session),
+      session: session.name,
       peer: session.peerName,
       agent: remote.agent,
       incarnation: remote.incarnation,
@@ -45,14 +43,4 @@ export function sessionStats(exchanges: Iterable<Exchange>): SessionStats[] {
     });
   }
   return all;
-}
-
-/**
- * A name of a session that both sides derive and no other session has. It derives from the secret numbers in the
- * session's messages, and does not reveal them.
- */
-export function sessionName({ nonce, path }: SessionContext): string {
-  if (path === undefined) return "";
-  const [low, high] = nonce.value < path.nonce ? [nonce.value, path.nonce] : [path.nonce, nonce.value];
-  return createHash("sha256").update(BigUint64Array.of(low, high)).digest("hex").slice(0, 12);
 }

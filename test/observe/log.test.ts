@@ -81,7 +81,93 @@ describe.each(transports)("the logger over $name", (provider) => {
   });
 });
 
+describe.each(transports)("the session and the trace of a line over $name", (provider) => {
+  const traceId = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const traceparent = `00-${traceId}-00f067aa0ba902b7-01`;
+  const Front = service("front.v1", { run: unary({ output: z.string() }) });
+
+  it("are the same on both sides, for calls of each kind, and for those that a handler makes", async () => {
+    const [atServer, atClient] = [lines(), lines()];
+    const front = implement(Front, { run: (_, call) => call.caller.client(Work).run("refused") });
+    const { client, url } = await pair(provider, [work, front], {
+      server: { ...quiet, logger: atServer.logger },
+      client: { ...quiet, logger: atClient.logger },
+    });
+    const peer = await client.connect(url, { serve: [work], timeoutMs: provider.connectTimeoutMs });
+    const [Calls, Nested] = [peer.client(Work), peer.client(Front)];
+    const metadata = { traceparent };
+    await failure(Calls.run("refused", { metadata }));
+    await failure(
+      peer
+        .client(Work, { retry: { attempts: 2, baseDelayMs: 1, codes: ["not_found"] } })
+        .run("refused", { metadata }),
+    );
+    await failure(Calls.items({ metadata }).toArray());
+    await failure(Nested.run({ metadata }));
+    await until(() => atServer.kept.length + atClient.kept.length === 11, "both ends of each are logged");
+    for (const { object } of [...atServer.kept, ...atClient.kept]) {
+      expect(object).toMatchObject({ traceId, session: atClient.kept[0]?.object.session });
+      expect(object.session).toMatch(/^[0-9a-f]{12}$/);
+    }
+    const ends = (kept: typeof atServer.kept, direction: string) =>
+      kept
+        .map(({ object }) => object)
+        .filter((object) => object.direction === direction && object.method !== "front.v1/run")
+        .map(({ method, callId }) => `${method} ${callId}`);
+    expect(ends(atServer.kept, "in")).toEqual(expect.arrayContaining(ends(atClient.kept, "out")));
+    expect(ends(atServer.kept, "out")).toEqual(ends(atClient.kept, "in"));
+  });
+
+  it("are of the session that was lost, too", async () => {
+    const [atServer, atClient] = [lines(), lines()];
+    const held = implement(Work, {
+      run: (_, call) => new Promise((_resolve, reject) => call.signal.addEventListener("abort", reject)),
+      items: async function* () {},
+    });
+    const { api, server } = await pair(provider, [held], {
+      server: { ...quiet, logger: atServer.logger },
+      client: { logger: atClient.logger },
+      endsHard: true,
+    });
+    const lost = failure(api(Work).run("held", { metadata: { traceparent } }));
+    await until(() => server.calls().length === 1, "the handler runs");
+    const { session } = server.calls()[0] as { session: string };
+    await server.close();
+    expect(await lost).toMatchObject({ code: "unavailable" });
+    expect(atClient.kept.map(({ object }) => object)).toMatchObject([{ session, traceId }]);
+  });
+});
+
 describe("the logger", () => {
+  it("names no session before a request has left, and only traces of a valid traceparent", async () => {
+    const { kept, logger } = lines();
+    const { api } = await pair(first, [work], { client: { logger } });
+    const trace = "0af7651916cd43dd8448eb211c80319c";
+    await failure(
+      api(Work).run("unknown" as never, { metadata: { traceparent: `00-${trace}-b7ad6b7169203331-00` } }),
+    );
+    expect(kept[0]?.object).toMatchObject({ session: "", callId: 0, traceId: trace });
+    const traced = async (traceparent: string | string[]) => {
+      await failure(api(Work).run("refused", { metadata: { traceparent } }));
+      return kept.at(-1)?.object.traceId;
+    };
+    // A later version may append fields.
+    expect(await traced(`cc-${trace}-b7ad6b7169203331-01-what-comes`)).toBe(trace);
+    for (const invalid of [
+      "",
+      trace,
+      `ff-${trace}-b7ad6b7169203331-01`,
+      `00-${"0".repeat(32)}-b7ad6b7169203331-01`,
+      `00-${trace}-${"0".repeat(16)}-01`,
+      `00-${trace.toUpperCase()}-b7ad6b7169203331-01`,
+      `00-${trace}-b7ad6b7169203331-01x`,
+      `x00-${trace}-b7ad6b7169203331-01`,
+    ])
+      expect(await traced(invalid)).toBe(undefined);
+    await failure(api(Work).run("refused"));
+    expect(kept.at(-1)?.object).not.toHaveProperty("traceId");
+  });
+
   it("has a line for a slow call, with its phases", async () => {
     const { kept, logger } = lines();
     const { api, server } = await pair(first, [work], { server: { logger, slowCallMs: 0 } });

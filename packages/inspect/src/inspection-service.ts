@@ -91,8 +91,8 @@ export interface InspectedCalls {
   readonly leftOut: number;
 }
 
-/** A call that has ended. */
-export interface EndedCall extends SlowCall {
+/** A call that has ended. Its trace is metadata, and so left out. */
+export interface EndedCall extends Omit<SlowCall, "traceId"> {
   /** When, in milliseconds since 1970, by the engine's clock. */
   readonly atMs: number;
 }
@@ -210,6 +210,7 @@ const endedCallShape = shapeOf({
   direction,
   method: name,
   peer: name,
+  session: name,
   callId: count,
   tookMs: count,
   code: name,

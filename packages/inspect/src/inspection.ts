@@ -196,7 +196,7 @@ class Tail extends LookingStream<EndedCalls> {
     return item;
   }
 
-  #onEnded(call: SlowCall): void {
+  #onEnded({ traceId: _, ...call }: SlowCall): void {
     const { service, slowerThanMs = 0, failed = false, perSecond = mostTailedCalls } = this.#filter;
     if (call.tookMs < slowerThanMs || (failed && call.code === "ok") || !isOf(call.method, service)) return;
     if (!this.#permits(call.method)) return;

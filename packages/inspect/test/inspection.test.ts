@@ -151,7 +151,8 @@ describe.each(transports)("inspection over $name", (provider) => {
     await until(() => server.stats().controlRequests.in === 3, "the tails are open");
     // Their handlers are loaded by then.
     await api(Inspection).calls({});
-    await api(Work).ping(secret);
+    const trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    await api(Work).ping(secret, { metadata: { traceparent: `00-${trace}-00f067aa0ba902b7-01` } });
     await failure(api(Work).fail());
     for await (const _ of api(Work).count(2));
     await api(Other).ping();
@@ -172,7 +173,10 @@ describe.each(transports)("inspection over $name", (provider) => {
       expect(phases.reduce((sum: number, { ms }: { ms: number }) => sum + ms, 0)).toBeCloseTo(tookMs, 5);
       expect([atMs, callId].every((number) => number > 0)).toBe(true);
     }
+    const { session } = (await api(Inspection).snapshot()).peers[0] as { session: string };
+    expect(calls.map((call) => call.session)).toEqual(new Array(4).fill(session));
     expect(JSON.stringify(calls)).not.toContain(secret);
+    expect(JSON.stringify(calls)).not.toContain(trace);
     for (const stream of [all, failed, others]) await stream.return?.();
     await until(() => server.stats().controlRequests.in === 0, "the tails have ended");
     expect([server.stats().deadlines, client.stats().deadlines]).toEqual([0, 0]);

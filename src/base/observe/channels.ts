@@ -75,8 +75,12 @@ export interface SlowCall {
   /** `service/method`. */
   readonly method: string;
   readonly peer: string;
+  /** The session's name, the same on both sides and in `engine.calls()`; "" when no request was sent. */
+  readonly session: string;
   /** Call id on its session; 0 when no request was sent. */
   readonly callId: number;
+  /** The trace of the call: 32 hexadecimal digits of its metadata `traceparent`. Absent without a valid one. */
+  readonly traceId?: string;
   readonly tookMs: number;
   /** The code it ended with. */
   readonly code: RpcCode | "ok";

@@ -508,7 +508,7 @@ function unimplemented(method: number): RpcError {
 /** Counts a call of a user's method. Control requests are not counted. */
 function recordSuccess(session: SessionContext, call: IncomingCall, method: ServedMethod | undefined): void {
   if (call.isBuiltin) return;
-  const { services, peerName } = session;
+  const { services } = session;
   services.counters.requestsSucceeded++;
   session.readMs = -1;
   if (method?.metrics === undefined) return;
@@ -518,7 +518,7 @@ function recordSuccess(session: SessionContext, call: IncomingCall, method: Serv
   session.readMs = nowMs;
   method.metrics.record(okNumber, tookMs);
   if (tookMs >= services.metrics.toldFromMs)
-    reportIncoming(services.metrics, call, method.metrics.method, peerName, tookMs, "ok", undefined);
+    reportIncoming(services.metrics, call, method.metrics.method, session, tookMs, "ok");
 }
 
 /** The call's deadline has passed, and its handler has not ended. */
@@ -545,13 +545,14 @@ function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unk
 }
 
 function recordFailure(
-  { services, peerName }: SessionContext,
+  session: SessionContext,
   call: IncomingCall,
   metrics: MethodMetrics,
   { code, plainMessage }: RpcError,
 ): void {
+  const { services } = session;
   const tookMs = services.metrics.timed ? services.clock.now() - call.startedMs : undefined;
   metrics.record(codeToNumber(code), tookMs);
   if (tookMs !== undefined && services.metrics.tells(tookMs, code))
-    reportIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, plainMessage);
+    reportIncoming(services.metrics, call, metrics.method, session, tookMs, code, plainMessage);
 }

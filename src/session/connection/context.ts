@@ -52,6 +52,11 @@ export interface SessionContext extends WatchedSession {
   readonly nowMs: number;
   /** The return path that the peer has given. Undefined before that. */
   readonly path: ReturnPath | undefined;
+  /**
+   * A name that both sides derive and no other session has; "" before the path. It derives from the secret numbers in
+   * the session's messages, and does not reveal them.
+   */
+  readonly name: string;
   readonly observer: SessionObserver | undefined;
   /** The peer's greeting. Undefined while the session opens. */
   readonly remote: Greeting | undefined;

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { PeerAccount } from "../../base/flow/peer-account.ts";
@@ -90,6 +91,7 @@ export class Session implements OpeningSession, OutboxListener {
   readonly #watch: SessionWatch;
   readonly #opening = new Opening(this);
   readonly #teardown: Teardown;
+  #name = "";
   readonly #parts: readonly SessionPart[];
   /** The handlers of frames, by kind. While the session opens, only the frames of the present step have one. */
   #handlers: readonly FrameHandler[] = [];
@@ -136,6 +138,15 @@ export class Session implements OpeningSession, OutboxListener {
   part<P extends object>(type: abstract new (...args: never[]) => P): P {
     for (const part of this.#parts) if (part instanceof type) return part;
     throw new Error(`sessions have no ${type.name}`);
+  }
+
+  get name(): string {
+    if (this.#name === "" && this.path !== undefined) {
+      const { nonce, path } = this;
+      const [low, high] = nonce.value < path.nonce ? [nonce.value, path.nonce] : [path.nonce, nonce.value];
+      this.#name = createHash("sha256").update(BigUint64Array.of(low, high)).digest("hex").slice(0, 12);
+    }
+    return this.#name;
   }
 
   // ---- opening ----------------------------------------------------------------------------------------------------

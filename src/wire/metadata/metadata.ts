@@ -262,6 +262,14 @@ export interface ServedMetadata {
 /** The entries that nested calls inherit by default: W3C Trace Context and Baggage. */
 const inheritedNames = ["traceparent", "tracestate", "baggage"] as const;
 
+/** W3C Trace Context: version, trace, parent and flags. Later versions may append fields. */
+const traceparentPattern = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)/;
+
+/** The trace that `traceparent` names. Undefined without a valid one. */
+export function traceIdOf(metadata: Metadata | undefined): string | undefined {
+  return traceparentPattern.exec(metadata?.get("traceparent") ?? "")?.[1];
+}
+
 /** Replaces the entries that have the same names by those of `init`. */
 export function replaceEntries(into: Metadata, init: MetadataInit): void {
   for (const [name] of entriesOf(init)) into.delete(name);
