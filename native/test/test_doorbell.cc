@@ -131,6 +131,22 @@ TEST_SUITE("doorbell") {
     CHECK(remote->copying() != first);
   }
 
+  TEST_CASE("a refusal is read from a peer that has left the hello unread and closed its end") {
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
+    Fd near(sockets[0]), far(sockets[1]);
+    HelloMessage message;
+    message.kind = static_cast<uint32_t>(HelloKind::hello);
+    REQUIRE(sendHello(near.get(), message) == 0);
+    message.kind = static_cast<uint32_t>(HelloKind::crowded);
+    REQUIRE(sendHello(far.get(), message) == 0);
+    far.reset();
+    Received answer = receiveHello(near.get());
+    CHECK(answer.outcome == Received::Outcome::message);
+    CHECK(answer.message.kind == static_cast<uint32_t>(HelloKind::crowded));
+    CHECK(receiveHello(near.get()).outcome == Received::Outcome::closed);
+  }
+
   TEST_CASE("a socket that takes no descriptors any more refuses them at their sender") {
     int sockets[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);

@@ -76,6 +76,10 @@ Received receiveHello(int socket) {
   header.msg_control = control.data();
   header.msg_controllen = control.size();
   ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  // The peer has closed its end and left our hello unread. Linux reports that once, ahead of the
+  // peer's last message.
+  if (got < 0 && errno == ECONNRESET)
+    got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0) {
     bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
     result.outcome = later ? Received::Outcome::nothing : Received::Outcome::closed;

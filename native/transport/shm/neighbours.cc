@@ -186,12 +186,7 @@ void Neighbours::turnAway() {
   int code = errno;
   HelloMessage message;
   message.kind = static_cast<uint32_t>(HelloKind::crowded);
-  turned_.away += base::turnAway(claim_.socket(), [&](int fd) {
-    // Read first: a message that is left unread would reset the connection, and hide the answer.
-    char asked[1];
-    (void)!recv(fd, asked, sizeof asked, MSG_DONTWAIT);
-    sendHello(fd, message);
-  });
+  turned_.away += base::turnAway(claim_.socket(), [&](int fd) { sendHello(fd, message); });
   turned_.code = static_cast<uint32_t>(code);
 }
 
