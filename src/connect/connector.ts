@@ -64,14 +64,19 @@ const lostHelloPause = { baseDelayMs: 5, maxDelayMs: 500 };
  * EIO and ECANCELED are the errors of verbs for a message on a broken connection, and ENOTCONN is that of tcp. A broken
  * connection over tcp ends a session with ECANCELED. Before the welcome comes, only the hello was sent. The welcome may
  * be lost too.
+ *
+ * ECONNRESET has two causes. The first hello may have gone over the connection of the former server, whose end the
+ * provider has not read yet. Or a server of another scheme listens there, which resets a new connection as well.
  */
-function isLostHello(error: unknown): boolean {
+function isLostHello(error: unknown, lostBefore: number): boolean {
   if (error instanceof MessagesLost) return true;
   const fabric = error instanceof RpcError ? error.fabric : undefined;
-  return fabric?.op === "fi_send" && lostHelloCodes.has(fabric.code);
+  if (fabric?.op !== "fi_send") return false;
+  return lostHelloCodes.has(fabric.code) || (fabric.code === connectionReset && lostBefore === 0);
 }
 
 const lostHelloCodes: ReadonlySet<number> = new Set([5, 107, 125]);
+const connectionReset = 104;
 
 /** The route to a peer, if the port connects for it. */
 async function routeTo(port: Port, target: Target, url: string, timeoutMs: number): Promise<Route> {
@@ -332,7 +337,7 @@ export class Connector {
         this.#assertMeant(session, url, incarnation, judge);
         return session;
       } catch (error) {
-        if (isLostHello(error)) {
+        if (isLostHello(error, lostHellos)) {
           this.#assertOpen();
           const waitMs = backoffMs(lostHellos++, lostHelloPause);
           if (realClock.now() + waitMs > untilMs) throw error;
