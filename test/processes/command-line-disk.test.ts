@@ -146,6 +146,32 @@ describe("cinnabar disk serve", () => {
     await second.ended;
   });
 
+  it("grants queues and connections as it is told", async () => {
+    const limits = ["--max-connections", "4", "--max-io-queues", "2"];
+    const args = [
+      "--bytes",
+      "1MiB",
+      "--nvme-tcp",
+      "127.0.0.1:0",
+      "--nbd",
+      "limits.sock",
+      ...limits,
+      "--json",
+    ];
+    const running = start(["disk", "serve", "limits.img", ...args], { cwd: folder });
+    const [address] = (await serving(running)).nvmeTcp;
+    if (address === undefined) throw new Error("no address");
+    const options = { nqn: address.nqn, paths: [{ host: address.host, port: address.port }], queues: 64 };
+    const host = await NvmeHost.connect(options);
+    expect(await intervalWith(running, ({ connections = 0 }) => connections > 0)).toMatchObject({
+      connections: 3,
+    });
+    await expect(NvmeHost.connect(options)).rejects.toThrow("the controller is busy");
+    await host.close();
+    running.child.kill("SIGTERM");
+    await running.ended;
+  });
+
   it("admits a host that proves the secret of a file, and proves its own", async () => {
     for (const file of ["host.secret", "own.secret"]) {
       const made = await cinnabar(["disk", "secret", file], { cwd: folder });
@@ -180,6 +206,7 @@ describe("cinnabar disk serve", () => {
     ["a path for NVMe/RDMA", ["a.img", "--nvme-rdma", "a.sock"], 2, /--nvme-rdma must be HOST:PORT/],
     ["a device of others without hosts", ["a.img", "--nvme-rdma", "10.0.0.7:0"], 2, /give --allow-host/],
     ["a port that is too high", ["a.img", "--nbd", "127.0.0.1:70000"], 2, /a port is from 0 to 65535/],
+    ["too few connections", ["a.img", "--nbd", "a.sock", "--max-connections", "1"], 2, /from 2 to 65536/],
     ["an interval that is too short", ["a.img", "--nbd", "a.sock", "--every", "1ms"], 2, /at least 100ms/],
     [
       "a key without its certificate",

@@ -13,7 +13,7 @@ import { untilEnded } from "../connection.ts";
 import { CountedDevice, type DeviceCounts } from "../counted-device.ts";
 import { authorityOf, certificateOf } from "../credentials.ts";
 import { shortNumber } from "../inspected.ts";
-import { bytes, milliseconds } from "../quantities.ts";
+import { bytes, integer, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
@@ -55,6 +55,10 @@ it. It never overwrites a file.
                         shorter one gets longer. Default: the size of FILE.
   --block SIZE          The smallest unit of reads and writes. Default: 4096.
   --read-only           The disk takes no writes.
+  --max-connections N   How many connections each address takes. Each queue of a host
+                        is one, and so is each connection of NBD. Default: 256.
+  --max-io-queues N     How many queues for reads and writes a host of NVMe may have,
+                        beside one for administration. Default: 16.
   --every TIME          The interval, 100ms or longer. Default: 1s.
   --json                Prints one JSON object on one line at the start, for each
                         interval and at the end.`;
@@ -72,6 +76,8 @@ const options = {
   bytes: { type: "string" },
   block: { type: "string" },
   "read-only": { type: "boolean", default: false },
+  "max-connections": { type: "string" },
+  "max-io-queues": { type: "string" },
   every: { type: "string", default: "1s" },
   json: { type: "boolean", default: false },
 } as const;
@@ -131,6 +137,9 @@ interface Plan {
   readonly nqn: string;
   readonly bytes: number | undefined;
   readonly blockBytes: number | undefined;
+  /** Undefined where the package's own limit holds. */
+  readonly maxConnections: number | undefined;
+  readonly maxIoQueues: number | undefined;
   readonly everyMs: number;
 }
 
@@ -175,9 +184,14 @@ function planOf(file: string, values: Values): Plan {
     nqn: values.nqn ?? nqnOf(file),
     bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
     blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+    maxConnections: countOf("--max-connections", values["max-connections"], 2, 65_536),
+    maxIoQueues: countOf("--max-io-queues", values["max-io-queues"], 1, 1024),
     everyMs,
   };
 }
+
+const countOf = (option: string, text: string | undefined, low: number, high: number) =>
+  text === undefined ? undefined : integer(option, text, low, high);
 
 /** @throws UsageError, or CommandError for files that cannot be read. */
 function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
@@ -270,19 +284,21 @@ async function loadNvme(): Promise<Nvme> {
 }
 
 async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
-  const { nqn } = plan;
+  const { nqn, maxConnections, maxIoQueues } = plan;
   const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: [device], hosts }];
+  const nvmeOptions = { subsystems, maxConnections, maxIoQueues };
   for (const address of plan.nvmeTcp)
-    served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, subsystems })));
+    served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions })));
   if (plan.nvmeRdma.length > 0) {
-    const target = nvme.NvmeTarget.open({ subsystems });
+    const target = nvme.NvmeTarget.open(nvmeOptions);
     served.targets.push(target);
-    for (const address of plan.nvmeRdma) served.rdma.push(await reported(() => target.listenRdma(address)));
+    for (const address of plan.nvmeRdma)
+      served.rdma.push(await reported(() => target.listenRdma({ ...address, maxConnections })));
   }
   const tls = plan.nbdTls === undefined ? {} : { tls: plan.nbdTls };
   for (const address of plan.nbd)
-    served.servers.push(await reported(() => nvme.serveNbd(device, { ...address, ...tls })));
+    served.servers.push(await reported(() => nvme.serveNbd(device, { ...address, ...tls, maxConnections })));
 }
 
 /** What the package refuses is said in one line: a file, a size, an address. */

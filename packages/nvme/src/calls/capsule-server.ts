@@ -28,26 +28,24 @@ import {
   workOf,
 } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
+import type { BoundedConnection, ConnectionBounds, Places } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 import { CutBuffers } from "./cut-buffers.ts";
 
-/** Queues that may be open at the same time, of all hosts. */
-const maxQueues = 1024;
-
 type ConnectQueue = (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
 
-/** The limits of a queue. */
-interface QueueBounds {
-  /** Memory for the data of its commands. */
-  readonly maxBytes: number;
-  /** How long the host may take to prove its identity. */
-  readonly handshakeTimeoutMs: number;
-}
-
-/** Serves a target as a service: a queue lives as long as the stream of its host. */
-export function serveCapsules(connect: ConnectQueue, bounds: QueueBounds): Implementation {
+/**
+ * Serves a target as a service: a queue lives as long as the stream of its host.
+ *
+ * @param maxBytes memory for the data of one queue's commands
+ */
+export function serveCapsules(
+  connect: ConnectQueue,
+  bounds: ConnectionBounds,
+  maxBytes: number,
+): Implementation {
   const queues = new Map<number, CallQueue>();
   /** A queue belongs to the peer that has opened it. */
   const queueOf = (capsule: Buffer, call: CallContext): CallQueue => {
@@ -62,12 +60,14 @@ export function serveCapsules(connect: ConnectQueue, bounds: QueueBounds): Imple
       const command = commandOf(capsule);
       const data = capsule.subarray(dataAt.capsule);
       const key = randomBytes(6).readUIntLE(0, 6);
-      const queue = new CallQueue(call.peer, bounds);
+      const queue: CallQueue = new CallQueue(
+        call.peer,
+        maxBytes,
+        bounds.places,
+        bounds.begin(() => queue.abort()),
+      );
       try {
-        const completion =
-          queues.size < maxQueues
-            ? await queue.connect(connect, command, data)
-            : { status: status.controllerBusy };
+        const completion = await queue.connect(connect, command, data);
         const answer = answerOf(command, completion, keyBytes);
         answer.writeUIntLE(key, dataAt.answer, 6);
         if (queue.isOpen) queues.set(key, queue);
@@ -136,15 +136,16 @@ class CallQueue implements Queue {
   readonly #buffers = new SpareBuffers();
   readonly #answers = new CutBuffers();
   readonly #state = new QueueState();
-  readonly #handshakeTimeoutMs: number;
-  #proving: NodeJS.Timeout | undefined;
+  readonly places: Places;
+  readonly #bounded: BoundedConnection;
   /** Commands that have no answer yet. A call has one command, or two that are fused. Identifiers do not count. */
   #open = 0;
   #onGone = () => {};
 
-  constructor(peer: string, { maxBytes, handshakeTimeoutMs }: QueueBounds) {
+  constructor(peer: string, maxBytes: number, places: Places, bounded: BoundedConnection) {
     this.peer = peer;
-    this.#handshakeTimeoutMs = handshakeTimeoutMs;
+    this.places = places;
+    this.#bounded = bounded;
     this.#memory = new Credit(maxBytes);
   }
 
@@ -162,10 +163,12 @@ class CallQueue implements Queue {
     if (fault !== undefined) return { status: fault };
     const connected = await connect(this, command, data);
     if ("refused" in connected) return connected.refused;
-    if (connected.authentication !== undefined)
-      this.#proving = setTimeout(() => this.abort(), this.#handshakeTimeoutMs);
-    this.#state.connect(connected, () => clearTimeout(this.#proving));
+    this.#state.connect(connected);
     return admittance(connected);
+  }
+
+  admit(): boolean {
+    return this.#bounded.admit();
   }
 
   abort(): void {
@@ -184,7 +187,7 @@ class CallQueue implements Queue {
 
   /** The host's stream is over. */
   leave(): void {
-    clearTimeout(this.#proving);
+    this.#bounded.over();
     this.#state.leave();
   }
 

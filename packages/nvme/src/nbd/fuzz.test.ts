@@ -34,8 +34,13 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
   let connections = 0;
   for (let tried = 0; tried < messages; connections++) {
     const socket = new FakeSocket();
-    const connection = nbdConnection(socket, device, { name: "disk", maxBytes: 2 ** 18, counts });
-    const run = connection.run(() => true);
+    const connection = nbdConnection(socket, device, {
+      name: "disk",
+      maxBytes: 2 ** 18,
+      counts,
+      admit: () => true,
+    });
+    const run = connection.run();
     const agreed = [Buffer.from([0, 0, 0, 3]), ...opening()];
     const asked = Array.from({ length: 1 + next(24) }, request).flat();
     tried += agreed.length + asked.length;
@@ -63,8 +68,8 @@ it(`${messagesBeforeTls} mutated messages before TLS get no answer but that TLS 
   const replies = new Map<number, number>();
   for (let tried = 0; tried < messagesBeforeTls; ) {
     const socket = new FakeSocket().on("error", () => {}); // "close" follows
-    const options = { name: "disk", maxBytes: 2 ** 18, counts, tls };
-    const run = nbdConnection(socket, memoryDevice({ bytes: 2 ** 20 }), options).run(() => true);
+    const options = { name: "disk", maxBytes: 2 ** 18, counts, tls, admit: () => true };
+    const run = nbdConnection(socket, memoryDevice({ bytes: 2 ** 20 }), options).run();
     const begun = next(2) === 0 ? [optionMessage(option.startTls, Buffer.alloc(next(8) === 0 ? 1 : 0))] : [];
     const asked = Array.from({ length: next(4) }, request).flat();
     const parts = [Buffer.from([0, 0, 0, 3]), ...opening(), ...begun, ...opening(), ...asked];

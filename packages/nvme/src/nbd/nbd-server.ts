@@ -93,8 +93,8 @@ export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): P
   if (port === undefined ? host !== undefined : path !== undefined)
     throw new TypeError(`${where}: give path for a Unix socket, or port, with host if you like`);
   const counts: RequestCounts = { reads: 0, writes: 0, others: 0, failed: 0 };
-  const server = new SocketServer(resolved, (socket) =>
-    nbdConnection(socket, device, { name, tls, maxBytes: maxBytesPerConnection, counts }),
+  const server = new SocketServer(resolved, (socket, { admit }) =>
+    nbdConnection(socket, device, { name, tls, maxBytes: maxBytesPerConnection, counts, admit }),
   );
   const address = await server.listen(where, {
     ...(path === undefined ? {} : { path }),
@@ -128,6 +128,8 @@ export function nbdConnection(
     readonly tls?: TlsUpgrade | undefined;
     readonly maxBytes: number;
     readonly counts: RequestCounts;
+    /** Takes a place among the connections. */
+    readonly admit: () => boolean;
   },
 ): Connection {
   const channel = new Channel(socket, options.tls);
@@ -136,9 +138,9 @@ export function nbdConnection(
     get isOwed() {
       return channel.reader.isWithinMessage || channel.writer.isPending;
     },
-    async run(admitted) {
+    async run() {
       const agreement = await new Handshake(channel, device, options.name).run();
-      if (agreement !== undefined && admitted()) {
+      if (agreement !== undefined && options.admit()) {
         transmission = new Transmission(channel.reader, channel.writer, device, agreement, options);
         await transmission.run();
       }

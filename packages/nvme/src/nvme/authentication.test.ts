@@ -422,7 +422,7 @@ describe("a host that proves nothing takes nothing from others", () => {
   it("nor a connection, nor for long", async () => {
     const { port, target } = await serve(
       {},
-      { maxConnections: 1, maxHandshakes: 3, handshakeTimeoutMs: 300 },
+      { maxConnections: 2, maxHandshakes: 3, handshakeTimeoutMs: 300 },
     );
     const silent = await Promise.all(Array.from({ length: 3 }, () => Unproven.open(port)));
     expect(target.stats()).toMatchObject({ open: 0, inHandshake: 3 });
@@ -454,6 +454,25 @@ describe("a host that proves nothing takes nothing from others", () => {
     control.queue.socket.destroy();
     await Promise.all([other.queue.ended(), ioQueue.queue.ended()]);
     await expect.poll(() => target.stats().controllers).toBe(0);
+  });
+
+  it("nor the places that are kept for its I/O queues", async () => {
+    const { port, target } = await serve({}, { maxConnections: 3 });
+    const control = await associate(port);
+    const { controllerId } = control;
+    const asked = await control.queue.command({ opcode: admin.setFeatures, words: [7, 7 * 65_537] });
+    expect(asked.result).toBe(BigInt(65_537));
+    for (const queueId of [1, 2, 1, 2]) await Unproven.open(port, { queueId, controllerId });
+    for (const queueId of [1, 2]) {
+      const ioQueue = await Unproven.open(port, { queueId, controllerId });
+      await ioQueue.prove();
+      expect((await ioQueue.queue.read(0, 4096)).status).toBe(0);
+    }
+    expect(target.stats()).toMatchObject({ open: 3, inHandshake: 4, ioQueues: 2 });
+    // The next one is refused before it proves anything.
+    const late = await HostQueue.open(port, none);
+    await late.greet();
+    expect((await late.connect({ queueId: 3, controllerId })).status).toBe(0x181);
   });
 
   it("nor memory: it has four commands open at most", async () => {

@@ -1,5 +1,6 @@
 import { randomBytes, randomInt } from "node:crypto";
 import type { ControllerAuthentication } from "../authentication/controller-side.ts";
+import type { Places } from "../socket/connection-bounds.ts";
 import {
   accessChanged,
   accessLogPage,
@@ -19,7 +20,6 @@ import {
   healthLog,
   identifyController,
   identifyNamespace,
-  maxIoQueues,
   maxQueueEntries,
   maxTransferBytes,
   namespaceDescriptors,
@@ -28,7 +28,7 @@ import {
   type TransportFacts,
   version,
 } from "./identify.ts";
-import { type Completion, status } from "./status.ts";
+import { type Completion, type Status, status } from "./status.ts";
 
 /** A longer timer would fire at once. KATO has 32 bits, but a silence of 24 days ends a controller in any case. */
 const longestTimerMs = 2 ** 31 - 1;
@@ -43,6 +43,10 @@ export interface Queue {
   readonly facts: TransportFacts;
   /** The address that the host has reached. Undefined if the discovery service does not list such addresses. */
   readonly place?: Place | undefined;
+  /** The places of its server. Each connected queue takes one. */
+  readonly places: Places;
+  /** Takes a place for this queue. False: there is none, or the queue has ended. */
+  admit(): boolean;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;
   /** Resolves when the device has nothing under way for the queue. */
@@ -104,6 +108,11 @@ export class Controller {
   readonly #queues = new Map<number, Queue>();
   /** I/O queues whose hosts have not proved that they are this one. They have no number yet. */
   readonly #unproven = new Set<Queue>();
+  readonly #maxIoQueues: number;
+  readonly #places: Places;
+  /** Places that are kept for I/O queues of the host, until they connect or the time for that is over. */
+  #kept = 0;
+  #keeping: NodeJS.Timeout | undefined;
   #markEnded = () => {};
   #isEnded = false;
   #configuration = 0;
@@ -128,8 +137,14 @@ export class Controller {
     {
       keepAliveMs,
       adminQueue,
+      maxIoQueues,
       family = alone,
-    }: { readonly keepAliveMs: number; readonly adminQueue: Queue; readonly family?: Controllers },
+    }: {
+      readonly keepAliveMs: number;
+      readonly adminQueue: Queue;
+      readonly maxIoQueues: number;
+      readonly family?: Controllers;
+    },
   ) {
     this.id = id;
     this.host = host;
@@ -140,12 +155,19 @@ export class Controller {
     this.ended = new Promise((resolve) => (this.#markEnded = resolve));
     this.#queues.set(0, adminQueue);
     this.#facts = adminQueue.facts;
+    this.#places = adminQueue.places;
+    this.#maxIoQueues = maxIoQueues;
     this.#keepAliveMs = keepAliveMs;
     this.#armKeepAlive();
   }
 
   get isEnded(): boolean {
     return this.#isEnded;
+  }
+
+  /** I/O queues that are connected. */
+  get ioQueues(): number {
+    return this.#queues.size - (this.#queues.has(0) ? 1 : 0);
   }
 
   /** The host has enabled the controller, so that I/O queues may connect. */
@@ -184,25 +206,44 @@ export class Controller {
   }
 
   /**
-   * Takes an I/O queue; false where the number is in use.
+   * Keeps places for I/O queues that the host may connect, so many in all as far as there are places. Gives how many
+   * are kept. A host that connects no queue for a while does not keep places from others.
+   */
+  keepPlaces(count: number): number {
+    clearTimeout(this.#keeping);
+    if (count > this.#kept && !this.#isEnded) this.#kept += this.#places.take(count - this.#kept);
+    if (count < this.#kept) {
+      this.#places.giveBack(this.#kept - count);
+      this.#kept = count;
+    }
+    if (this.#kept > 0) this.#keeping = setTimeout(() => this.keepPlaces(0), this.#places.keptMs);
+    return this.#kept;
+  }
+
+  /**
+   * Takes an I/O queue. Gives the status of a refusal: the number is in use or beyond the limit, or there is no place.
    *
    * @param proved resolves when the host has proved its identity. Until then the number stays free for another host.
    */
-  add(queueId: number, queue: Queue, proved?: Promise<void>): boolean {
-    if (this.#queues.has(queueId)) return false;
+  add(queueId: number, queue: Queue, proved?: Promise<void>): Status | undefined {
+    if (queueId > this.#maxIoQueues || this.#queues.has(queueId)) return status.connectParameters;
+    const hasKept = this.#kept > 0 && queue.places === this.#places;
     if (proved !== undefined) {
+      if (!hasKept && queue.places.free === 0) return status.controllerBusy;
       this.#unproven.add(queue);
       void queue.settled.then(() => this.#unproven.delete(queue));
       void proved.then(() => {
-        if (!this.#unproven.delete(queue) || !this.isReady || !this.add(queueId, queue)) queue.abort();
+        if (!this.#unproven.delete(queue) || !this.isReady || this.add(queueId, queue)) queue.abort();
       });
-      return true;
+      return undefined;
     }
+    if (hasKept) this.keepPlaces(this.#kept - 1);
+    if (!queue.admit()) return status.controllerBusy;
     this.#queues.set(queueId, queue);
     void queue.settled.then(() => {
       if (this.#queues.get(queueId) === queue) this.#queues.delete(queueId);
     });
-    return true;
+    return undefined;
   }
 
   /** Ends every queue. A command that a device has not begun is not executed. */
@@ -210,6 +251,7 @@ export class Controller {
     if (this.#isEnded) return;
     this.#isEnded = true;
     clearTimeout(this.#keepAlive);
+    this.keepPlaces(0);
     for (const waiting of this.#eventRequests.values()) waiting({ status: status.abortRequested });
     this.#eventRequests.clear();
     const queues = [...this.#queues.values(), ...this.#unproven];
@@ -404,10 +446,8 @@ export class Controller {
 
   #setFeature(id: number, value: number): Completion {
     switch (id) {
-      case feature.queues: {
-        const wanted = Math.min(value & 0xffff, value >>> 16, maxIoQueues - 1);
-        return { status: status.success, result: BigInt(wanted * 65_537) };
-      }
+      case feature.queues:
+        return this.#grantQueues(value & 0xffff, value >>> 16);
       case feature.events:
         this.#events = value;
         this.#tellAccess();
@@ -421,10 +461,19 @@ export class Controller {
     }
   }
 
+  /** Both numbers are one less than what the host wants: of submission queues, and of completion queues. */
+  #grantQueues(submission: number, completion: number): Completion {
+    if (submission === 0xffff || completion === 0xffff) return { status: status.invalidField };
+    if (this.ioQueues > 0) return { status: status.sequence };
+    const granted = this.keepPlaces(Math.min(submission + 1, completion + 1, this.#maxIoQueues));
+    if (granted === 0) return { status: status.interrupted };
+    return { status: status.success, result: BigInt((granted - 1) * 65_537) };
+  }
+
   #getFeature(id: number): Completion {
     const values: Record<number, number> = {
       [feature.writeCache]: 1,
-      [feature.queues]: (maxIoQueues - 1) * 65_537,
+      [feature.queues]: Math.max(this.#kept + this.ioQueues - 1, 0) * 65_537,
       [feature.events]: this.#events,
       [feature.keepAlive]: this.#keepAliveMs,
     };

@@ -31,7 +31,6 @@ export interface Place {
 export const adminInCapsuleBytes = 8192;
 /** Entries of an I/O queue. */
 export const maxQueueEntries = 128;
-export const maxIoQueues = 64;
 export const version = 0x00010400;
 /** The bit of events about changes of access, in OAES and in the feature that asks for events. */
 export const accessEvents = 1 << 11;

@@ -42,17 +42,15 @@ export class QueueState {
     return this.#isGone;
   }
 
-  /** @param admit called when the host has proved its identity, or need not do so */
-  connect(admitted: Admitted, admit: () => void): void {
+  /** @param opened called when the host has proved its identity later than with Connect */
+  connect(admitted: Admitted, opened: () => void = () => {}): void {
     const { entries, authentication } = admitted;
     this.#admitted = admitted;
-    const open = () => {
+    this.#maxOpen = authentication === undefined ? entries : Math.min(entries, unprovenCommands);
+    void authentication?.done.then(() => {
       this.#maxOpen = entries;
-      if (!this.#isGone) admit();
-    };
-    if (authentication === undefined) return open();
-    this.#maxOpen = Math.min(entries, unprovenCommands);
-    void authentication.done.then(open);
+      if (!this.#isGone) opened();
+    });
   }
 
   /** Lets the device work for a queue that is connected, unless it has ended. Undefined where it has. */

@@ -24,6 +24,8 @@ export const status = {
   sglType: final(0x11),
   sglOffset: final(0x16),
   keepAliveExpired: transient(0x19),
+  /** Nothing is wrong with the command; the controller cannot do it now. */
+  interrupted: transient(0x21),
   transport: transient(0x22),
   lbaRange: final(0x80),
   capacity: final(0x81),

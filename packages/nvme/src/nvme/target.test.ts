@@ -13,7 +13,7 @@ import {
 import { type Digests, pduType } from "../tcp/pdu.ts";
 import { admin, discoveryNqn, fabricsOpcode, io, parseCommand, sgl } from "./command.ts";
 import { Controller } from "./controller.ts";
-import { messageFacts } from "./identify.ts";
+import { bareQueue } from "./queue.test-support.ts";
 import { NvmeTarget, type NvmeTargetOptions } from "./target.ts";
 
 const mib = 1024 * 1024;
@@ -131,7 +131,7 @@ describe("the admin queue", () => {
     expect((await control.identify(0, 2)).status).toBe(0x0b);
     const setFeature = (id: number, value: number) =>
       control.command({ opcode: admin.setFeatures, words: [id, value] });
-    expect((await setFeature(7, 3 * 65_537)).result).toBe(BigInt(3 * 65_537));
+    expect((await setFeature(7, 3 * 65_537)).status).toBe(0x0c);
     expect((await setFeature(0x0b, 0x900)).status).toBe(0);
     expect((await control.command({ opcode: admin.getFeatures, words: [0x0b] })).result).toBe(0x900n);
     expect((await setFeature(0x55, 1)).status).toBe(2);
@@ -325,7 +325,7 @@ describe("Connect is refused", () => {
     expect(await connect({ hostId: 2 })).toBe(0x182);
     expect(await connect({})).toBe(0);
     expect(await connect({})).toBe(0x182);
-    expect(await connect({ queueId: 65 })).toBe(0x182);
+    expect(await connect({ queueId: 17 })).toBe(0x182);
     expect(await connect({ queueId: 2 })).toBe(0);
   });
 });
@@ -524,7 +524,7 @@ describe("a host that is silent", () => {
       { nqn: "nqn.2026-11.test:host", id: "1" },
       { nqn, serial: "1", model: "test", namespaces: new Map() },
       { place: { transport: "tcp", host: "127.0.0.1", port: 4420 }, nqns: [] },
-      { keepAliveMs, adminQueue: { facts: messageFacts, abort, settled: Promise.resolve() } },
+      { keepAliveMs, adminQueue: bareQueue(abort), maxIoQueues: 1 },
     );
     return { controller, abort };
   }

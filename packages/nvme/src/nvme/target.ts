@@ -14,14 +14,19 @@ import { ControllerAuthentication, type HostProof } from "../authentication/cont
 import { serveCapsules } from "../calls/capsule-server.ts";
 import type { BlockDevice } from "../device/block-device.ts";
 import { type NvmeRdmaOptions, RdmaServer, type RdmaServerOptions } from "../rdma/rdma-server.ts";
-import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
+import {
+  ConnectionBounds,
+  type ConnectionCounts,
+  type ConnectionLimits,
+  limitFields,
+} from "../socket/connection-bounds.ts";
 import { SocketServer } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
 import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type AdmittedHosts, admittedHosts, type NvmeAdmittedHost } from "./admitted-hosts.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
 import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
-import { maxIoQueues, maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
+import { maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** A subsystem: namespaces under one name, for the hosts that may use them. */
@@ -39,16 +44,24 @@ export interface NvmeSubsystem {
   readonly access?: NvmeAccess;
 }
 
-/** The options of `NvmeTarget.open`. */
-export interface NvmeTargetBase {
+/**
+ * The options of `NvmeTarget.open`. A connection is a queue: each host has one for commands of administration, and its
+ * I/O queues. The limits of connections are those of NVMe/TCP, and for themselves those of calls.
+ */
+export interface NvmeTargetBase extends ConnectionLimits {
   /** What is served, at least one subsystem. */
   readonly subsystems: readonly NvmeSubsystem[];
+  /**
+   * How many I/O queues one controller may have, at most 1,024. A host gets fewer where fewer of `maxConnections` are
+   * left, and is refused as "controller busy" where no two are left. Default: 16.
+   */
+  readonly maxIoQueues?: number | undefined;
   /** Memory for the data of one queue's commands, in bytes, at least 1 MiB. Default: 4 MiB. */
   readonly maxBytesPerConnection?: number;
 }
 
 /** The options of `NvmeTarget.listen`. */
-export interface NvmeTargetOptions extends NvmeTargetBase, ConnectionLimits {
+export interface NvmeTargetOptions extends NvmeTargetBase {
   /** The address to listen at. Default: `127.0.0.1`. */
   readonly host?: string | undefined;
   /** The TCP port; 0 takes a free one. Default: 4420. */
@@ -80,12 +93,15 @@ const subsystemField = checkedBy((where, name, value): Resolved => {
 
 const baseFields = {
   subsystems: required(list(subsystemField, 1, 1024)),
+  maxIoQueues: integer(1, 1024, 16),
   maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
+  ...limitFields,
+  // The queue for administration, and one for blocks.
+  maxConnections: integer(2, 65_536, 256),
 };
 
 const fields = {
   ...baseFields,
-  ...limitFields,
   host: text(1, 255),
   port: integer(0, 65_535, 4420),
 };
@@ -94,6 +110,8 @@ const fields = {
 export interface NvmeTargetStats extends ConnectionCounts {
   /** Associations with hosts. */
   readonly controllers: number;
+  /** I/O queues of all controllers. */
+  readonly ioQueues: number;
 }
 
 interface Served extends SubsystemFacts {
@@ -114,6 +132,8 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #controllers = new Set<Controller>();
   readonly #family = { target: randomBytes(4).readUInt32LE(), all: this.#controllers };
   readonly #connection: RdmaServerOptions;
+  readonly #maxIoQueues: number;
+  readonly #calls: ConnectionBounds;
   readonly #rdmaServers: RdmaServer[] = [];
   #isClosed = false;
   #address = { host: "", port: 0 };
@@ -122,13 +142,18 @@ export class NvmeTarget implements AsyncDisposable {
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
-    limits: Complete<ConnectionLimits>,
-    maxBytes: number,
+    limits: Complete<Omit<NvmeTargetBase, "subsystems">>,
   ) {
+    const { maxBytesPerConnection: maxBytes, maxIoQueues } = limits;
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
-    this.#server = new SocketServer(limits, (socket) => new TcpQueue(socket, connect, maxBytes));
-    this.capsules = serveCapsules(connect, { maxBytes, handshakeTimeoutMs: limits.handshakeTimeoutMs });
+    this.#server = new SocketServer(
+      limits,
+      (socket, admission) => new TcpQueue(socket, connect, maxBytes, admission),
+    );
+    this.#maxIoQueues = maxIoQueues;
+    this.#calls = new ConnectionBounds(limits);
+    this.capsules = serveCapsules(connect, this.#calls, maxBytes);
     this.#connection = { connect, maxBytes };
   }
 
@@ -142,7 +167,7 @@ export class NvmeTarget implements AsyncDisposable {
     const where = "NvmeTarget.listen";
     const resolved = resolveOptions(where, options, fields);
     const subsystems = servedOf(where, resolved.subsystems);
-    const target = new NvmeTarget(subsystems, resolved, resolved.maxBytesPerConnection);
+    const target = new NvmeTarget(subsystems, resolved);
     const { host = "127.0.0.1", port } = resolved;
     const address = await target.#server.listen(where, { host, port });
     if (typeof address !== "string") target.#address = address;
@@ -156,9 +181,8 @@ export class NvmeTarget implements AsyncDisposable {
    */
   static open(options: NvmeTargetBase): NvmeTarget {
     const where = "NvmeTarget.open";
-    const { subsystems, maxBytesPerConnection } = resolveOptions(where, options, baseFields);
-    const limits = resolveOptions(where, {}, limitFields);
-    return new NvmeTarget(servedOf(where, subsystems), limits, maxBytesPerConnection);
+    const { subsystems, ...limits } = resolveOptions(where, options, baseFields);
+    return new NvmeTarget(servedOf(where, subsystems), limits);
   }
 
   /**
@@ -194,13 +218,14 @@ export class NvmeTarget implements AsyncDisposable {
 
   /** Counts at this moment. */
   stats(): NvmeTargetStats {
-    const all = [this.#server, ...this.#rdmaServers].map(({ counts }) => counts);
+    const all = [this.#server, ...this.#rdmaServers, this.#calls].map(({ counts }) => counts);
     const sum = (of: (counts: ConnectionCounts) => number) => all.reduce((total, one) => total + of(one), 0);
     return {
       open: sum(({ open }) => open),
       inHandshake: sum(({ inHandshake }) => inHandshake),
       refused: sum(({ refused }) => refused),
       controllers: this.#controllers.size,
+      ioQueues: [...this.#controllers].reduce((total, { ioQueues }) => total + ioQueues, 0),
     };
   }
 
@@ -277,8 +302,9 @@ export class NvmeTarget implements AsyncDisposable {
     if (controller === undefined || !isSame) return refuse(status.connectParameters, 16 | inData);
     if (!controller.isReady) return refuse(status.sequence);
     const authentication = authenticationOf(proof, host, subsystem);
-    if (queueId > maxIoQueues || !controller.add(queueId, queue, authentication?.done))
-      return refuse(status.connectParameters, 42);
+    const refusal = controller.add(queueId, queue, authentication?.done);
+    if (refusal === status.connectParameters) return refuse(refusal, 42);
+    if (refusal !== undefined) return refuse(refusal);
     return { controller, queueId, entries, authentication };
   }
 
@@ -298,7 +324,12 @@ export class NvmeTarget implements AsyncDisposable {
     );
     await Promise.all(leaving.map(({ ended }) => ended));
     const used = new Set([...this.#controllers].map(({ id }) => id));
-    if (used.size >= 0xff00) return { refused: { status: status.controllerBusy } };
+    const busy = { refused: { status: status.controllerBusy } };
+    if (used.size >= 0xff00) return busy;
+    const ioQueues = subsystem.nqn === discoveryNqn ? 0 : 1;
+    if (queue.places.free < 1 + ioQueues) return busy;
+    const authentication = authenticationOf(proof, host.nqn, subsystem);
+    if (authentication === undefined && !queue.admit()) return busy;
     do this.#lastId = (this.#lastId % 0xffef) + 1;
     while (used.has(this.#lastId));
     const nqns = [...this.#subsystems.values()]
@@ -307,13 +338,18 @@ export class NvmeTarget implements AsyncDisposable {
     const place = queue.place ?? { transport: "tcp" as const, ...this.#address };
     const discovery = { place, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
-      keepAliveMs,
-      adminQueue: queue,
+      ...{ keepAliveMs, adminQueue: queue, maxIoQueues: this.#maxIoQueues },
       family: this.#family,
     });
+    if (authentication === undefined) controller.keepPlaces(ioQueues);
+    else
+      void authentication.done.then(() => {
+        // Another host has taken the last place meanwhile.
+        if (!queue.admit() || controller.keepPlaces(ioQueues) < ioQueues) queue.abort();
+      });
     this.#controllers.add(controller);
     void controller.ended.then(() => this.#controllers.delete(controller));
-    return { controller, queueId: 0, entries, authentication: authenticationOf(proof, host.nqn, subsystem) };
+    return { controller, queueId: 0, entries, authentication };
   }
 
   #find(nqn: string): Served | undefined {

@@ -9,6 +9,7 @@ import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
 import { admin, fabrics, fabricsOpcode, io, parseCommand, sgl } from "../nvme/command.ts";
 import { type Connected, Controller, type Queue } from "../nvme/controller.ts";
+import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
 import { status } from "../nvme/status.ts";
 import { blocksOf, type CommandFields, commandEntry, connectFields } from "../tcp/host.test-support.ts";
 import { DataMemory } from "./data-memory.ts";
@@ -47,24 +48,22 @@ async function serve(options: Options = {}) {
       ...{ nqn, serial: "1", model: "test" },
       namespaces: new Map([[1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access() }]]),
     };
-    const other: Queue = { facts: own.facts, abort: () => {}, settled: Promise.resolve() };
     controller = new Controller(
       1,
       { nqn: "nqn.2026-11.test:host", id: "1" },
       subsystem,
       { place, nqns: [nqn] },
-      {
-        keepAliveMs: 0,
-        adminQueue: queueId === 0 ? own : other,
-      },
+      { keepAliveMs: 0, adminQueue: queueId === 0 ? own : bareQueue(), maxIoQueues: 1 },
     );
-    if (queueId !== 0) controller.add(queueId, own);
     const words = [0, 0x14, 0x460001, 0];
     const enable = { opcode: fabricsOpcode, nsid: fabrics.propertySet, words };
     await controller.execute(parseCommand(commandEntry(enable)));
     const proof = { controllerSecret: undefined, hashes: hashNames, dhGroups: dhGroupNames };
     const authentication =
       options.secret && new ControllerAuthentication(ends, { ...proof, secret: options.secret });
+    const isBusy =
+      queueId === 0 ? !own.admit() : controller.add(queueId, own, authentication?.done) !== undefined;
+    if (isBusy) return { refused: { status: status.controllerBusy } };
     return { controller, queueId, entries, authentication };
   };
   const dataMemory = new DataMemory(registered(data));
@@ -78,7 +77,7 @@ async function serve(options: Options = {}) {
   const queue = new RdmaQueue(
     pair.asPair,
     {
-      ...{ place, data: dataMemory, maxBytes: mib, connect, register },
+      ...{ places: somePlaces(), place, data: dataMemory, maxBytes: mib, connect, register },
       stallTimeoutMs: options.stallTimeoutMs ?? 30_000,
     },
     { admit, over, refuse: () => pair.close() },
@@ -325,10 +324,12 @@ it.each<[string, Options, (pair: FakePair) => void, number]>([
   await expect.poll(() => memories.map(({ isReleased }) => isReleased)).toEqual([true]);
 });
 
-it("ends the controller where there is no room for the connection", async () => {
-  const { queue, controller } = await serve({ queueId: 0, admits: false });
+it.each([0, 1])("answers that it is busy where there is no place for queue %i", async (queueId) => {
+  const { queue, pair, memories } = await serve({ queueId, admits: false, isConnected: false });
+  pair.deliver(Buffer.concat(Object.values(connectFields({ queueId }))));
   await queue.settled;
-  expect(controller().isEnded).toBe(true);
+  expect(pair.answers).toMatchObject([{ status: 0x181 }]);
+  await expect.poll(() => memories.map(({ isReleased }) => isReleased)).toEqual([true]);
 });
 
 it("keeps the memory of a write that the device works on, when the host has gone", async () => {

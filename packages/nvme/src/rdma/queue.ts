@@ -28,7 +28,7 @@ import {
   workOf,
 } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
-import type { BoundedConnection } from "../socket/connection-bounds.ts";
+import type { BoundedConnection, Places } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
 import type { DataMemory, DataPart } from "./data-memory.ts";
 import type { MemoryPart, PeerMemory, QueuePair, RegisteredMemory, WorkDone } from "./queue-pairs.ts";
@@ -50,6 +50,8 @@ interface Arrived {
 /** What the queues of a server have in common. */
 export interface RdmaService {
   readonly place: Place;
+  /** The places for connected queues. */
+  readonly places: Places;
   /** Memory for data outside of capsules. */
   readonly data: DataMemory;
   /** How much of the memory a queue has at a time. */
@@ -116,6 +118,14 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     return this.#service.place;
   }
 
+  get places(): Places {
+    return this.#service.places;
+  }
+
+  admit(): boolean {
+    return this.#bounded.admit();
+  }
+
   get settled(): Promise<void> {
     return this.#state.settled;
   }
@@ -144,7 +154,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     const { controller, entries, authentication } = connected;
     const atFirst = authentication === undefined ? entries : Math.min(entries, unprovenCommands);
     this.#state.connect(connected, () => {
-      if (!this.#bounded.admit() || !this.#addSlots(entries - atFirst)) this.abort();
+      if (!this.#addSlots(entries - atFirst)) this.abort();
     });
     // The connection ended meanwhile, before the controller knew the queue.
     if (this.#pair.isOver) return this.#leave();

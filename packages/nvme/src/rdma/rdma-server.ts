@@ -25,6 +25,7 @@ export interface NvmeRdmaOptions extends ConnectionLimits {
 
 const fields = {
   ...limitFields,
+  maxConnections: integer(2, 65_536, 256),
   host: required(text(1, 255)),
   port: integer(0, 65_535, 4420),
   dataBytes: integer(2 * maxTransferBytes, 2 ** 32, 32 * 1024 * 1024),
@@ -57,7 +58,7 @@ export class RdmaServer {
     this.#releaseData = () => memory.release();
     this.place = { transport: "rdma", host: listener.host, port: listener.port };
     this.#service = {
-      place: this.place,
+      ...{ place: this.place, places: bounds.places },
       data: new DataMemory(memory),
       maxBytes,
       stallTimeoutMs,

@@ -30,17 +30,49 @@ export interface ConnectionCounts {
   readonly refused: number;
 }
 
-type HandshakeLimits = Complete<Omit<ConnectionLimits, "stallTimeoutMs">>;
+/** Places for connections past their handshake. Who takes a place gives it back. */
+export class Places {
+  readonly #count: number;
+  #taken = 0;
+  /** How long a place is kept for a connection that was announced, in milliseconds. */
+  readonly keptMs: number;
+
+  constructor({ maxConnections, handshakeTimeoutMs }: HandshakeLimits) {
+    this.#count = maxConnections;
+    this.keptMs = handshakeTimeoutMs;
+  }
+
+  get free(): number {
+    return this.#count - this.#taken;
+  }
+
+  /** Takes at most so many places. Gives how many were taken. */
+  take(most: number): number {
+    const taken = Math.min(most, this.free);
+    this.#taken += taken;
+    return taken;
+  }
+
+  giveBack(count: number): void {
+    this.#taken -= count;
+  }
+}
+
+type HandshakeLimits = Complete<
+  Pick<ConnectionLimits, "maxConnections" | "maxHandshakes" | "handshakeTimeoutMs">
+>;
 
 /** The connections of a server: how many there are, and how long each may be in its handshake. */
 export class ConnectionBounds {
   readonly #limits: HandshakeLimits;
   readonly #handshakes = new Set<BoundedConnection>();
   readonly #open = new Set<BoundedConnection>();
+  readonly places: Places;
   #refused = 0;
 
   constructor(limits: HandshakeLimits) {
     this.#limits = limits;
+    this.places = new Places(limits);
   }
 
   get counts(): ConnectionCounts {
@@ -54,11 +86,13 @@ export class ConnectionBounds {
     const timer = setTimeout(() => connection.refuse(), this.#limits.handshakeTimeoutMs);
     const connection: BoundedConnection = {
       admit: () => {
-        clearTimeout(timer);
-        if (!this.#handshakes.delete(connection) || this.#open.size >= this.#limits.maxConnections) {
-          connection.refuse();
+        if (!this.#handshakes.has(connection)) return false;
+        if (this.places.take(1) === 0) {
+          this.#refused++;
           return false;
         }
+        clearTimeout(timer);
+        this.#handshakes.delete(connection);
         this.#open.add(connection);
         return true;
       },
@@ -71,7 +105,7 @@ export class ConnectionBounds {
       over: () => {
         clearTimeout(timer);
         this.#handshakes.delete(connection);
-        this.#open.delete(connection);
+        if (this.#open.delete(connection)) this.places.giveBack(1);
       },
     };
     this.#handshakes.add(connection);
@@ -81,7 +115,7 @@ export class ConnectionBounds {
 
 /** One of the connections. */
 export interface BoundedConnection {
-  /** The handshake is done. False: there is no room, and the connection ends. */
+  /** The handshake is done. False: there is no room, or the connection is over. The caller refuses the peer. */
   admit(): boolean;
   isAdmitted(): boolean;
   /** Ends the connection, and counts it as refused. */

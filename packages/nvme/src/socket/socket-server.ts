@@ -4,18 +4,29 @@ import { connect, createServer, type ListenOptions, type Server, type Socket } f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Complete } from "cinnabar/options";
-import { ConnectionBounds, type ConnectionCounts, type ConnectionLimits } from "./connection-bounds.ts";
+import {
+  ConnectionBounds,
+  type ConnectionCounts,
+  type ConnectionLimits,
+  type Places,
+} from "./connection-bounds.ts";
 
 /** One connection, as the protocol of the server implements it. */
 export interface Connection {
   /** The peer owes bytes, or has not taken bytes. A connection that waits for neither may be silent without a limit. */
   readonly isOwed: boolean;
-  /**
-   * Serves the connection until it is over. `run` calls `admitted` when the handshake is done; false: there is no room.
-   */
-  run(admitted: () => boolean): Promise<void>;
+  /** Serves the connection until it is over. */
+  run(): Promise<void>;
   /** Takes no more requests, answers those under way and ends. */
   end(): void;
+}
+
+/** How a connection takes its place when its handshake is done. */
+export interface Admission {
+  /** The places of the server. */
+  readonly places: Places;
+  /** Takes one of them. False: there is none, and the connection refuses its peer. */
+  admit(): boolean;
 }
 
 /** Where a server listens. */
@@ -31,7 +42,7 @@ export interface Address {
 export class SocketServer {
   readonly #server: Server;
   readonly #stallTimeoutMs: number;
-  readonly #make: (socket: Socket) => Connection;
+  readonly #make: (socket: Socket, admission: Admission) => Connection;
   readonly #bounds: ConnectionBounds;
   /** How each connection is ended when the server closes. */
   readonly #ends = new Set<() => void>();
@@ -40,7 +51,10 @@ export class SocketServer {
   #closed: Promise<void> | undefined;
   #runs = new Set<Promise<void>>();
 
-  constructor(limits: Complete<ConnectionLimits>, make: (socket: Socket) => Connection) {
+  constructor(
+    limits: Complete<ConnectionLimits>,
+    make: (socket: Socket, admission: Admission) => Connection,
+  ) {
     this.#stallTimeoutMs = limits.stallTimeoutMs;
     this.#bounds = new ConnectionBounds(limits);
     this.#make = make;
@@ -101,8 +115,7 @@ export class SocketServer {
     socket.on("error", () => {}); // "close" follows
     socket.setNoDelay(true);
     const bounded = this.#bounds.begin(() => socket.destroy());
-    const connection = this.#make(socket);
-    const admitted = () => {
+    const admit = () => {
       if (!bounded.admit()) return false;
       socket.setTimeout(this.#stallTimeoutMs).on("timeout", () => {
         if (connection.isOwed) bounded.refuse();
@@ -110,6 +123,7 @@ export class SocketServer {
       });
       return true;
     };
+    const connection = this.#make(socket, { places: this.#bounds.places, admit });
     const end = () => {
       if (bounded.isAdmitted()) connection.end();
       else socket.destroy();
@@ -121,7 +135,7 @@ export class SocketServer {
       this.#ends.delete(end);
       this.#runs.delete(run);
     };
-    const run: Promise<void> = connection.run(admitted).then(over, over);
+    const run: Promise<void> = connection.run().then(over, over);
     this.#runs.add(run);
   }
 }

@@ -5,7 +5,7 @@ import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
 import { fabrics, fabricsOpcode, parseCommand, sgl } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
-import { messageFacts } from "../nvme/identify.ts";
+import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
 import { blocksOf, commandEntry, connectFields, icRequest } from "./host.test-support.ts";
 import { pduFlag, pduParts, pduType } from "./pdu.ts";
 import { TcpQueue } from "./queue.ts";
@@ -29,12 +29,13 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
     const queue = new TcpQueue(
       socket,
       async (own) => {
-        const adminQueue =
-          queueId === 0 ? own : { facts: messageFacts, abort: () => {}, settled: Promise.resolve() };
+        const adminQueue = queueId === 0 ? own : bareQueue();
         const place = { transport: "tcp" as const, host: "127.0.0.1", port: 4420 };
         const discovery = { place, nqns: [] };
         const host = { nqn: "nqn.2026-11.test:host", id: "1" };
-        const controller = new Controller(1, host, subsystem, discovery, { keepAliveMs: 0, adminQueue });
+        const controller = new Controller(1, host, subsystem, discovery, {
+          ...{ keepAliveMs: 0, adminQueue, maxIoQueues: 1 },
+        });
         const words = [0, 0x14, 0x460001, 0];
         await controller.execute(
           parseCommand(commandEntry({ opcode: fabricsOpcode, nsid: fabrics.propertySet, words })),
@@ -42,8 +43,9 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
         return { controller, queueId, entries: 32 };
       },
       2 ** 20,
+      { places: somePlaces(), admit: () => true },
     );
-    const run = queue.run(() => true);
+    const run = queue.run();
     const digests = { header: next(2) === 0, data: next(2) === 0 };
     const pdu = (type: number, flags: number, header: Buffer, data?: Buffer) =>
       // Some digests are made after the mutation, since a wrong digest ends the connection first.

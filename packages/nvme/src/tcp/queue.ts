@@ -17,8 +17,9 @@ import {
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
+import type { Places } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
-import type { Connection } from "../socket/socket-server.ts";
+import type { Admission, Connection } from "../socket/socket-server.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
@@ -70,14 +71,17 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   /** Written bytes leave, then the connection ends. The end of the controller does not cut them off. */
   #isLeaving = false;
   readonly #state = new QueueState();
+  readonly #admission: Admission;
   readonly #commands: QueueCommands<Arrived>;
 
   constructor(
     socket: Duplex,
     connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>,
     maxBytes: number,
+    admission: Admission,
   ) {
     this.#socket = socket;
+    this.#admission = admission;
     this.#reader = new ByteReader(socket);
     this.#writer = new ByteWriter(socket);
     this.#connect = connect;
@@ -97,14 +101,22 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     return { transport: "tcp", host: address.replace(/^::ffff:/, ""), port };
   }
 
+  get places(): Places {
+    return this.#admission.places;
+  }
+
+  admit(): boolean {
+    return this.#admission.admit();
+  }
+
   get isOwed(): boolean {
     return this.#reader.isWithinMessage || this.#writer.isPending || this.#transfers.size > 0;
   }
 
-  async run(admitted: () => boolean): Promise<void> {
+  async run(): Promise<void> {
     try {
       await this.#greet();
-      while (!this.#state.isGone && (await this.#next(admitted)));
+      while (!this.#state.isGone && (await this.#next()));
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
@@ -153,7 +165,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   }
 
   /** Takes one PDU. False at the end of the connection. */
-  async #next(admitted: () => boolean): Promise<boolean> {
+  async #next(): Promise<boolean> {
     if (this.#writer.isFull) await this.#writer.drained();
     const head = this.#reader.take(8) ?? (await this.#reader.read(8));
     if (head === undefined) return false;
@@ -179,7 +191,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
     this.#commands.count();
     const queue = this.#state.admitted;
-    if (queue === undefined) return this.#takeConnect(command, data, isWhole, admitted);
+    if (queue === undefined) return this.#takeConnect(command, data, isWhole);
     this.#commands.take(queue, { command, inCapsule: data, isWhole });
     return true;
   }
@@ -243,12 +255,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   }
 
   /** The first command must be Connect. Any other, and one that is refused, ends the connection after its answer. */
-  async #takeConnect(
-    command: Command,
-    data: Buffer,
-    isWhole: boolean,
-    admitted: () => boolean,
-  ): Promise<boolean> {
+  async #takeConnect(command: Command, data: Buffer, isWhole: boolean): Promise<boolean> {
     const refused = faultOfConnect(command, data.length, false) ?? (isWhole ? undefined : status.transport);
     if (refused !== undefined) {
       this.#respond(command, { status: refused });
@@ -259,9 +266,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       this.#respond(command, connected.refused);
       return false;
     }
-    this.#state.connect(connected, () => {
-      if (!admitted()) this.#state.abort();
-    });
+    this.#state.connect(connected);
     if (!connected.controller.checkAlive() || this.#state.isGone) return false;
     this.#respond(command, admittance(connected));
     return true;
