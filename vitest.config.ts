@@ -2,40 +2,12 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { configDefaults, defineConfig } from "vitest/config";
 
-/**
- * Units that want a process of their own: they load the addon, or put something in the place of what all others use.
- */
-const needProcess = [
-  "src/fabric/{host,native-port}.test.ts",
-  "packages/lanes/test/*.test.ts",
-  "src/memory/{pool-slabs,without-addon}.test.ts",
-  "src/transfer/checksum.test.ts",
-  "src/wire/{codec,decode-value}.test.ts",
-];
+/** Tests of that suffix. CONTRIBUTING says what each suffix means. */
+const suffixed = (suffix: string) => `{src,test,packages}/**/*.${suffix}.test.ts`;
 
-/** Folders of `test/` whose engines live in the test's own process. */
-const inProcess = [
-  ...["admission", "balance", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
-  ...["regression", "retry", "unary"],
-];
-
-/** Folders of `test/` that take minutes to start programs: a stage of its own, `programs`. */
-const startPrograms = ["bench", "demo", "package", "processes"];
-
-/** Files beside these that start programs: of the documents, the compiler, the command line, processes that write. */
-const alsoStartPrograms = [
-  "packages/cli/src/cli.test.ts",
-  "test/bulk/late-writes.test.ts",
-  "test/docs/code.test.ts",
-  "test/security/example.test.ts",
-  "test/types/types.test.ts",
-];
-
-/** What `npm test` has of `test/processes/`: a process that closes, that is sent a signal, that lacks its libraries. */
-const smokeOfProcesses = ["close", "missing", "shm-places", "signals"];
-
-const folders = (names: readonly string[]) => names.map((folder) => `test/${folder}/**/*.test.ts`);
-const smoke = smokeOfProcesses.map((name) => `test/processes/${name}.test.ts`);
+/** Without a device and a kernel of its own, as in the guest of `test/rdma`, no test of these files can run. */
+const hasGuest =
+  process.env.CINNABAR_TEST_VERBS !== undefined || process.env.CINNABAR_KERNEL_DISKS !== undefined;
 
 /**
  * Files share a process and what it has imported: their tests leave nothing behind, and importing takes longer than
@@ -43,9 +15,13 @@ const smoke = smokeOfProcesses.map((name) => `test/processes/${name}.test.ts`);
  * process.
  */
 const inSharedProcesses = {
+  exclude: [...configDefaults.exclude, ...["apart", "process", "device"].map(suffixed)],
   isolate: process.env.CINNABAR_LEAK_CHECK !== undefined || process.env.CINNABAR_TEST_VERBS !== undefined,
   restoreMocks: true,
 };
+
+/** What engines leave behind fails the test. */
+const leavesNothing = { setupFiles: ["test/matrix/nothing-left.ts"] };
 
 /** The source of each entry of the package, and of packages that others import. */
 const sourceOfEntry = {
@@ -72,6 +48,9 @@ const notInstalled = [
   ...(process.env.CINNABAR_PROMETHEUS === undefined ? ["test/telemetry/**"] : []),
 ];
 
+/** Globs that a stage leaves out: projects know nothing of the option `--exclude`. */
+const leftOut = process.env.CINNABAR_LEFT_OUT?.split(" ") ?? [];
+
 export default defineConfig({
   resolve: {
     // Tests use the package by its name, as users do, and still see the sources instead of the last build.
@@ -87,24 +66,18 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism() - 1),
     globalSetup: ["test/processes/support/bundle-programs.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
-    exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**", ...notInstalled],
+    exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**", ...notInstalled, ...leftOut],
     projects: [
       {
         extends: true,
-        test: {
-          name: "units",
-          include: ["src/**/*.test.ts", "packages/*/{src,test}/**/*.test.ts"],
-          exclude: [...configDefaults.exclude, ...needProcess, ...alsoStartPrograms],
-          ...inSharedProcesses,
-        },
+        test: { name: "units", include: ["{src,packages/*/src}/**/*.test.ts"], ...inSharedProcesses },
       },
       {
         extends: true,
         test: {
           name: "behaviour",
-          include: folders(inProcess),
-          exclude: [...configDefaults.exclude, ...alsoStartPrograms],
-          setupFiles: ["test/matrix/nothing-left.ts"],
+          include: ["{test,packages/*/test}/**/*.test.ts"],
+          ...leavesNothing,
           ...inSharedProcesses,
         },
       },
@@ -112,26 +85,13 @@ export default defineConfig({
         extends: true,
         test: {
           name: "apart",
-          include: ["test/**/*.test.ts", ...needProcess],
-          exclude: [
-            ...configDefaults.exclude,
-            ...notInstalled,
-            ...folders(inProcess),
-            ...folders(startPrograms.filter((folder) => folder !== "processes")),
-            `test/processes/!(${smokeOfProcesses.join("|")}).test.ts`,
-            ...alsoStartPrograms,
-          ],
-          setupFiles: ["test/matrix/nothing-left.ts"],
+          include: [suffixed("apart"), ...(hasGuest ? [suffixed("device")] : [])],
+          ...leavesNothing,
         },
       },
       {
         extends: true,
-        test: {
-          name: "programs",
-          include: [...folders(startPrograms), ...alsoStartPrograms],
-          exclude: [...configDefaults.exclude, ...smoke],
-          setupFiles: ["test/matrix/nothing-left.ts"],
-        },
+        test: { name: "programs", include: [suffixed("process")], ...leavesNothing },
       },
     ],
     // Generous, since two cores may be shared with compilers, and under sanitizers all is slower still; a hang still

@@ -12,7 +12,7 @@ try {
   await setUp("test");
   await prepareDevices();
   const filters = process.argv.slice(2);
-  const outcome = await runInGuest(filters);
+  const outcome = await runInGuest({ filters });
   const { passed, failed, problems } = outcome;
   for (const problem of problems) console.log(`FAILED  ${problem}`);
   const library = process.env.CINNABAR_LIBFABRIC;

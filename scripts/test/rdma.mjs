@@ -1,8 +1,8 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildNative } from "../setup/builds.mjs";
 import { ask, live, root, SetupError } from "../setup/command.mjs";
-import { readReport } from "./vitest.mjs";
+import { leaveOut, readReport } from "./vitest.mjs";
 
 /** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
@@ -25,49 +25,47 @@ const environment = [`CINNABAR_TEST_VERBS=${lent.join(" ")}`, smallBuffers];
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";
 
-/** A test gets devices from one of these modules; those of test/rdma/ always need devices. */
-const namesDevices =
-  /from "[./]*(?:matrix\/)?(?:providers|verbs)\.ts"|from "[./]*(?:processes\/)?(?:support\/)?fabrics\.ts"/;
-
-/** The files that have tests over devices: to load the others takes the guest minutes. */
-export const filesOnDevices = () =>
-  readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".test.ts"))
-    .map((name) => `test/${name}`)
-    .filter(
-      (file) => file.startsWith("test/rdma/") || namesDevices.test(readFileSync(join(root, file), "utf8")),
-    )
-    .sort();
+/** What has no test over a device: to load it takes the guest minutes. */
+const withoutDevices = [
+  "packages/**",
+  "test/{bench,demo,docs,fake-timers,golden,model,package,scripts,structure,types}/**",
+  "test/hostile/!(thrown)*",
+  "test/security/!(authorization)*",
+];
 
 /** What every run has: peers that find each other, connections that end, transfers. */
 export const smokeOnDevices = ["test/rdma/peers", "test/rdma/connections", "test/bulk/transfer"];
 
-/**
- * The parts of a whole run, each some minutes. A file belongs to the first part that has it, and else to the last.
- * `quiet`: processes that are killed, stopped and timed, on the one processor of the guest. Their bounds of time hold
- * only on an idle machine.
- */
-const parts = [
-  { name: "faults", has: /^test\/rdma\// },
-  { name: "bulk", has: /^test\/bulk\// },
-  { name: "memory", has: /^test\/memory\// },
-  { name: "calls", has: /^test\/unary\// },
-  { name: "lanes", quiet: true, has: /^test\/(balance|processes)\/lanes/ },
-  { name: "deaths", quiet: true, has: /^test\/processes\/(death|stall|pause|teardown)/ },
-  { name: "chaos", quiet: true, has: /^test\/processes\/(chaos|pressure|long-run)/ },
-  { name: "processes", quiet: true, has: /^test\/processes\// },
-  { name: "rest", has: /^/ },
-];
+const deaths = ["death", "stall", "pause", "teardown"];
+const chaos = ["chaos", "pressure", "long-run"];
 
-/** @returns {{ name: string, quiet: boolean, files: readonly string[] }[]} */
-export function partsOnDevices() {
-  const files = filesOnDevices();
-  return parts.map(({ name, quiet = false }, index) => ({
-    name,
-    quiet,
-    files: files.filter((file) => parts.findIndex(({ has }) => has.test(file)) === index),
-  }));
-}
+/**
+ * The parts of a whole run, each some minutes: filters of vitest and globs of what they leave out. `quiet`: processes
+ * that are killed, stopped and timed, on the one processor of the guest. Their bounds of time hold only on an idle
+ * machine.
+ *
+ * @type {readonly { name: string, quiet?: boolean, filters: readonly string[], without?: readonly string[] }[]}
+ */
+export const partsOnDevices = [
+  { name: "faults", filters: ["test/rdma/"] },
+  { name: "bulk", filters: ["test/bulk/"] },
+  { name: "memory", filters: ["test/memory/"] },
+  { name: "calls", filters: ["test/unary/"] },
+  { name: "lanes", quiet: true, filters: ["test/processes/lanes"] },
+  { name: "deaths", quiet: true, filters: deaths.map((name) => `test/processes/${name}.`) },
+  { name: "chaos", quiet: true, filters: chaos.map((name) => `test/processes/${name}.`) },
+  {
+    name: "processes",
+    quiet: true,
+    filters: ["test/processes/"],
+    without: [`test/processes/{lanes,${[...deaths, ...chaos]}}.*`],
+  },
+  {
+    name: "rest",
+    filters: ["test/"],
+    without: [...withoutDevices, "test/{rdma,bulk,memory,unary,processes}/**"],
+  },
+];
 
 /** Calls, and bodies that are pulled, once more over sealed sessions (test/matrix/secured.ts). */
 export const sealedOnDevices = ["test/unary/unary", "test/unary/overflow", "test/bulk/transfer"];
@@ -98,13 +96,12 @@ export async function prepareDevices() {
 /**
  * A part of the tests on devices. A machine on which the guest does not boot reports that, and passes.
  *
- * @param {string} name
- * @param {readonly string[]} files
- * @param {readonly string[]} [settings] of the environment, as "NAME=value"
+ * @param {{ name: string, filters: readonly string[], without?: readonly string[], settings?: readonly string[] }} part
+ * `settings` are of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export function runPartOnDevices(name, files, settings = []) {
-  return whereGuestBoots("NO TEST ON RDMA DEVICES", () => runInGuest(files, name, partMs, settings));
+export function runPartOnDevices(part) {
+  return whereGuestBoots("NO TEST ON RDMA DEVICES", () => runInGuest({ ...part, timeoutMs: partMs }));
 }
 
 /**
@@ -125,16 +122,24 @@ export async function whereGuestBoots(lack, run) {
 }
 
 /**
- * @param {readonly string[]} filters paths of vitest's; none for every test that has a device in its name
- * @param {string} [name] of the report's folder
- * @param {number} [timeoutMs]
- * @param {readonly string[]} [settings] of the environment, as "NAME=value"
+ * Runs the tests that have a device in their name. Without filters: all of them.
+ *
+ * @param {object} options
+ * @param {readonly string[]} options.filters paths of vitest's
+ * @param {readonly string[]} [options.without] globs of files that do not run
+ * @param {string} [options.name] of the report's folder
+ * @param {number} [options.timeoutMs]
+ * @param {readonly string[]} [options.settings] of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export function runInGuest(filters, name = "all", timeoutMs = wholeMs, settings = []) {
-  const files = filters.length === 0 ? filesOnDevices() : filters;
-  const args = [`--testNamePattern=${onDevices}`, ...files];
-  return vitestInGuest({ folder: join(reports, name), timeoutMs, env: [...environment, ...settings], args });
+export function runInGuest({ filters, without, name = "all", timeoutMs = wholeMs, settings = [] }) {
+  const leftOut = leaveOut(without ?? (filters.length === 0 ? withoutDevices : []));
+  return vitestInGuest({
+    folder: join(reports, name),
+    timeoutMs,
+    env: [...environment, ...settings, ...Object.entries(leftOut).map(([key, value]) => `${key}=${value}`)],
+    args: [`--testNamePattern=${onDevices}`, ...filters],
+  });
 }
 
 /**
@@ -175,7 +180,7 @@ export async function vitestInGuest({ folder, timeoutMs, env, args }) {
  * Writes what a run on another libfabric came to.
  *
  * @param {string} version of libfabric, "2.1"
- * @param {readonly string[]} filters as of `runInGuest`
+ * @param {readonly string[]} filters of `runInGuest`
  * @param {Outcome} outcome
  * @returns {string} the file
  */

@@ -1,5 +1,3 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { ask, live, root } from "../setup/command.mjs";
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
@@ -48,6 +46,12 @@ import { runVitest } from "./vitest.mjs";
  * @property {string} [lack] what to say then
  * @property {(args: readonly string[]) => Promise<Outcome>} run with test files, folders and options that were given
  */
+
+/** Tests with a fabric that test/matrix/over-net.ts chooses. */
+const overNet = [
+  ...["test/conformance/", "test/hostile/", "test/processes/", "test/security/", "test/bulk/late-writes"],
+  ...["test/regression/draining-peer-that-dies", "test/regression/name-of-a-small-incarnation"],
+];
 
 const onGuest = { prepare: prepareDevices, lack: "NO TEST ON RDMA DEVICES" };
 
@@ -99,7 +103,7 @@ export const stages = [
         throw new Error("`npm run setup -- --guest` builds the guest's kernel once, in some four minutes");
     },
     lack: onGuest.lack,
-    run: (args) => runPartOnDevices("smoke", args.length > 0 ? args : smokeOnDevices),
+    run: (args) => runPartOnDevices({ name: "smoke", filters: args.length > 0 ? args : smokeOnDevices }),
   },
   {
     name: "programs",
@@ -124,7 +128,12 @@ export const stages = [
     name: "long-calls",
     when: "often",
     what: "TypeScript tests that have a long form, but for those of processes and the model",
-    run: () => runVitest({ name: "long-calls", args: foldersWithLongForm.map((name) => `test/${name}/`) }),
+    run: () =>
+      runVitest({
+        name: "long-calls",
+        args: ["test/"],
+        without: ["packages/**", "test/{demo,docs,golden,model,package,processes,scripts,structure}/**"],
+      }),
   },
   {
     name: "long-processes",
@@ -139,7 +148,9 @@ export const stages = [
     run: () =>
       runVitest({
         name: "sealed",
-        args: foldersSecured.map((name) => `test/${name}/`),
+        args: ["bulk", "conformance", "memory", "middleware", "streams", "unary"].map(
+          (name) => `test/${name}/`,
+        ),
         env: { CINNABAR_TEST_SECURED: "1" },
       }),
   },
@@ -148,7 +159,12 @@ export const stages = [
     when: "often",
     what: "TypeScript tests of hostile peers, security and processes over Node's sockets, in their short form",
     run: () =>
-      runVitest({ name: "net", args: filesOverNet(), env: { CINNABAR_TEST_NET: "1", CINNABAR_LONG: "" } }),
+      runVitest({
+        name: "net",
+        args: overNet,
+        without: ["test/processes/{command-line,forbidden,long-run,shm-places,tcp-}*"],
+        env: { CINNABAR_TEST_NET: "1", CINNABAR_LONG: "" },
+      }),
   },
   {
     name: "net-fuzz",
@@ -156,14 +172,14 @@ export const stages = [
     what: "units of net in their long form: ten million mutated frames",
     run: () => runVitest({ name: "net-fuzz", args: ["src/fabric/net/"], timeoutMs: 3_600_000 }),
   },
-  ...partsOnDevices().map(
-    ({ name, files, quiet }) =>
+  ...partsOnDevices.map(
+    ({ quiet, ...part }) =>
       /** @type {Stage} */ ({
-        name: `rdma-${name}`,
+        name: `rdma-${part.name}`,
         when: quiet ? "alone" : "often",
-        what: `tests on RDMA devices, in the guest: ${files.length} files`,
+        what: `tests on RDMA devices, in the guest: ${part.filters.join(" ")}`,
         ...onGuest,
-        run: () => runPartOnDevices(name, files),
+        run: () => runPartOnDevices(part),
       }),
   ),
   {
@@ -171,7 +187,12 @@ export const stages = [
     when: "often",
     what: "tests on RDMA devices over sealed sessions, in the guest",
     ...onGuest,
-    run: () => runPartOnDevices("sealed", sealedOnDevices, ["CINNABAR_TEST_SECURED=1"]),
+    run: () =>
+      runPartOnDevices({
+        name: "sealed",
+        filters: sealedOnDevices,
+        settings: ["CINNABAR_TEST_SECURED=1"],
+      }),
   },
   {
     name: "sanitizers-native",
@@ -282,44 +303,6 @@ export function stagesOf(word) {
   return stages.filter(
     ({ name }) => !name.endsWith("-smoke") && (word === "all" || name.startsWith(`${word}-`)),
   );
-}
-
-/** Beside test/processes and test/model: see test/matrix/long.ts. */
-export const foldersWithLongForm = [
-  ...[
-    "admission",
-    "balance",
-    "bench",
-    "bulk",
-    "conformance",
-    "flow",
-    "hostile",
-    "lifecycle",
-    "memory",
-    "observe",
-  ],
-  ...["middleware", "regression", "retry", "security", "streams", "types", "unary", "way-back"],
-];
-
-/** What runs once more over sealed sessions: see test/matrix/secured.ts. */
-export const foldersSecured = ["bulk", "conformance", "memory", "middleware", "streams", "unary"];
-
-/**
- * Tests with a fabric that test/matrix/over-net.ts may choose.
- *
- * @returns {readonly string[]}
- */
-export function filesOverNet() {
-  const lists = "fabrics|fabricsAndNet|anyFabrics|guardedFabrics|rawFabrics|tcpFabric";
-  const chosen = new RegExp(
-    `import \\{[^}]*\\b(${lists})\\b[^}]*\\} from "[^"]*support/(fabrics|raw-peer)\\.ts"|` +
-      'support/(fabric|attacker|hostile-server|network-path|victim)\\.ts"',
-  );
-  return readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".test.ts"))
-    .map((file) => join("test", file))
-    .filter((file) => chosen.test(readFileSync(join(root, file), "utf8")))
-    .sort();
 }
 
 /**

@@ -8,12 +8,19 @@ import { live, root } from "../setup/command.mjs";
  * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with
  * versions.
  *
- * @param {{ args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, timeoutMs?: number }} options `args` are
- * test files, folders and options of vitest. `timeoutMs` is about three times what the tests take on two quiet cores:
+ * @param {{ args?: readonly string[], without?: readonly string[], env?: NodeJS.ProcessEnv, name?: string,
+ * timeoutMs?: number }} options `args` are test files, folders and options of vitest, `without` globs of files that do
+ * not run. `timeoutMs` is about three times what the tests take on two quiet cores:
  * a test whose thread hangs in native code can be ended by no limit of vitest's own
  * @returns {Promise<Outcome>}
  */
-export async function runVitest({ args = [], env = {}, name = "vitest", timeoutMs = 25 * 60_000 }) {
+export async function runVitest({
+  args = [],
+  without = [],
+  env = {},
+  name = "vitest",
+  timeoutMs = 25 * 60_000,
+}) {
   const report = join(root, "build", "reports", `${name}.json`);
   mkdirSync(dirname(report), { recursive: true });
   rmSync(report, { force: true });
@@ -27,9 +34,14 @@ export async function runVitest({ args = [], env = {}, name = "vitest", timeoutM
       `--outputFile.json=${report}`,
       ...args,
     ],
-    { env, timeoutMs },
+    { env: { ...env, ...leaveOut(without) }, timeoutMs },
   );
   return readReport(report, ending);
+}
+
+/** The environment in which vitest.config.ts leaves files out. @param {readonly string[]} globs */
+export function leaveOut(globs) {
+  return globs.length === 0 ? {} : { CINNABAR_LEFT_OUT: globs.join(" ") };
 }
 
 /**

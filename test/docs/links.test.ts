@@ -72,7 +72,8 @@ describe("paths of sources that documents name", () => {
   );
 
   it("exist, with or without the end of their name", () => {
-    const ends = ["", ".ts", ".test.ts", ".mjs"];
+    const tests = ["apart", "device", "process"].map((suffix) => `.${suffix}.test.ts`);
+    const ends = ["", ".ts", ".mjs", ".test.ts", ...tests];
     const broken = named
       .filter(({ path }) => !isMade(path) && !ends.some((end) => existsSync(root + path + end)))
       .map(({ page, path }) => `${page}: ${path}`);

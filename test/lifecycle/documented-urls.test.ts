@@ -173,7 +173,7 @@ describe("a URL that README or guide shows", () => {
     if (verbsDevices.length > 0) await opensOverVerbs(form);
   });
 
-  // No machine at hand has the hardware; test/devices/other-fabrics.test.ts has more.
+  // No machine at hand has the hardware; test/devices/other-fabrics.apart.test.ts has more.
   it.each(formsOf("psm3", "psm2", "efa", "cxi", "opx", "ucx"))("is read: %s", (form) => {
     expect(parseUrl(form).name).toBe("");
   });

@@ -1,22 +1,9 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { live, root } from "../../scripts/setup/command.mjs";
+import { live } from "../../scripts/setup/command.mjs";
 import { areas, areasOfStages } from "../../scripts/test/libfabric.mjs";
-import { filesOnDevices, partsOnDevices, sealedOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
-import { partsUnderSanitizers, smokeUnderSanitizers } from "../../scripts/test/sanitizers.mjs";
-import { foldersSecured, foldersWithLongForm, stages, stagesOf } from "../../scripts/test/stages.mjs";
+import { stages, stagesOf } from "../../scripts/test/stages.mjs";
 
 const names = (list: readonly { name: string }[]) => list.map(({ name }) => name);
-const testFiles = ["src", "test", "packages"].flatMap((folder) =>
-  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".test.ts") && !file.includes("node_modules"))
-    .map((file) => `${folder}/${file}`),
-);
-const testHelpers = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts") && !file.startsWith("scripts/"))
-  .map((file) => `test/${file}`);
-
 describe("the stages", () => {
   it("have names of their own", () => {
     expect(new Set(names(stages)).size).toBe(stages.length);
@@ -42,43 +29,9 @@ describe("the stages", () => {
     expect(stages.find(({ name }) => name === "native-debug")?.when).toBe("often");
   });
 
-  it("run in its long form every test that has one", () => {
-    const helpers = testHelpers.filter((file) =>
-      /\/long\.ts"|\btransports\b.*providers\.ts"/.test(readFileSync(join(root, file), "utf8")),
-    );
-    const folders = new Set(helpers.map((file) => file.split("/")[1] ?? ""));
-    const all = ["matrix", "model", "processes", ...foldersWithLongForm];
-    expect(folders.size).toBeGreaterThan(0);
-    expect([...folders].filter((folder) => !all.includes(folder))).toEqual([]);
-  });
-
-  it("name no folder that is not there", () => {
-    const missing = [...foldersSecured, ...foldersWithLongForm].filter(
-      (folder) => !testFiles.some((file) => file.startsWith(`test/${folder}/`)),
-    );
-    expect(missing).toEqual([]);
-  });
-
-  it("run every test on devices once", () => {
-    const files = partsOnDevices().flatMap((part) => part.files);
-    expect([...files].sort()).toEqual(filesOnDevices());
-    expect(partsOnDevices().filter((part) => part.files.length === 0)).toEqual([]);
-  });
-
   it("run every area on a newer libfabric once", () => {
     const chosen = areasOfStages().flatMap((part) => part.areas);
     expect([...chosen].sort()).toEqual([...areas].sort());
-  });
-
-  it("name only tests that there are", () => {
-    const filters = [
-      ...smokeOnDevices,
-      ...sealedOnDevices,
-      ...smokeUnderSanitizers.filters,
-      ...partsUnderSanitizers.flatMap((part) => part.filters),
-      ...areas.filter((area) => area !== "native").map((area) => `${area}/`),
-    ];
-    expect(filters.filter((filter) => !testFiles.some((file) => file.includes(filter)))).toEqual([]);
   });
 });
 

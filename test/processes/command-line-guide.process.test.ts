@@ -33,7 +33,7 @@ const all = [...new Set([...linesOf("cli.md"), ...linesOf("observe.md"), ...line
 
 /** What other tests run, or what needs more than the command. */
 const elsewhere = [
-  // test/processes/command-line-inspection.test.ts
+  // test/processes/command-line-inspection.process.test.ts
   /cinnabar (top|why|tail) /,
   // test/package/install.test.ts, packages/cli/src/completion.test.ts
   /cinnabar build/,

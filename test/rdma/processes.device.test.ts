@@ -5,7 +5,7 @@ import { Trial } from "../processes/programs/trial.ts";
 import { Child } from "../processes/support/child.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "../processes/support/peers.ts";
 
-// The short form of test/processes/death.test.ts and stall.test.ts, which run on devices too, and take minutes there.
+// The short form of test/processes/death and stall, which run on devices too, and take minutes there.
 
 afterEach(endAllPeers);
 
