@@ -85,7 +85,7 @@ const noMessages: readonly RegExp[] = [
   // Code that is generated.
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
-  /^Usage: cinnabar|^ {2}--group FILE|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
+  /^Usage: cinnabar|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
   /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves) .*\.$|^any amount can be pinned$/,
   /^…: connected in …, with|^… sent, (…|none) answered|^its event loop does not answer$/,
   /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,

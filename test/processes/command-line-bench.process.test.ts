@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -109,29 +109,6 @@ describe("cinnabar bench with several servers", () => {
     expect(bytes).toBeLessThanOrEqual(100 * 1024);
   });
 
-  it("takes the members that the file of a group names", async () => {
-    const file = join(folder, "store.json");
-    const members = servers.map(({ url }, rank) => ({
-      rank,
-      urls: rank === 0 ? ["net://127.0.0.1:1", url] : [url],
-    }));
-    writeFileSync(file, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 3, members }));
-    const { status, stdout } = await inProcess(["bench", "--group", file, ...brief, "--json"]);
-    expect(status).toBe(0);
-    // Of a member with several URLs the first that can be reached.
-    expect(JSON.parse(stdout).urls).toEqual(urls());
-    writeFileSync(file, "{}");
-    expect(await inProcess(["bench", "--group", file, ...brief])).toEqual({
-      status: 1,
-      stdout: "",
-      stderr: expect.stringMatching(
-        /^cinnabar bench: --group: \[invalid_argument\] .* is no file of a group: [^\n]*\n$/,
-      ),
-    });
-    const none = await inProcess(["bench", "--group", join(folder, "none.json"), ...brief]);
-    expect(none.stderr).toMatch(/^cinnabar bench: --group: \[unavailable\] [^\n]*there was no file[^\n]*\n$/);
-  });
-
   it("writes the histogram and the picture, whole or not at all", async () => {
     const [histogram, svg] = [join(folder, "a.hgrm"), join(folder, "a.svg")];
     const files = ["--histogram", histogram, "--picture", svg];
@@ -150,7 +127,7 @@ describe("cinnabar bench with several servers", () => {
   });
 
   it.each([
-    [[], "expected at least one URL, --group or serve"],
+    [[], "expected at least one URL, or serve"],
     [["serve", "net://a:1"], 'unexpected argument "net://a:1"'],
     [["net://a:1", "--inline", "up"], '--inline must be both, input or output, it is "up"'],
     [["net://a:1", "--bulk", "up"], '--bulk must be from or into, it is "up"'],

@@ -180,9 +180,6 @@ describe("the load of the page", () => {
     const urls = await Promise.all(
       servers.map(async (server) => ((await server.lines(1))[0] ?? "").replace("listening at ", "")),
     );
-    const members = urls.map((each, rank) => ({ rank, urls: [each] }));
-    const group = { cinnabarGroup: 1, group: "store", version: 1, members };
-    writeFileSync(join(folder, "store.json"), JSON.stringify(group));
     let at = 0;
     const shorter = line
       .replaceAll(/tcp:\/\/\S+/g, () => urls[at++] as string)

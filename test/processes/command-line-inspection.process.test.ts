@@ -86,25 +86,18 @@ describe("cinnabar top", () => {
     );
   });
 
-  it("shows the members that the file of a group names", { timeout: 60_000 }, async () => {
+  it("shows several engines, and one row for a method of all of them", { timeout: 60_000 }, async () => {
     const servers = [await serve(), await serve(), await serve()];
-    const folder = mkdtempSync(join(tmpdir(), "cinnabar-"));
-    ends.push(() => rmSync(folder, { recursive: true }));
-    const file = join(folder, "store.json");
-    const members = servers.map(({ url }, rank) => ({ rank, urls: [url] }));
-    writeFileSync(file, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 1, members }));
-    for (const { url } of servers) await (await (await open()).connect(url)).client(Work).ping("a");
-    const { status, stdout } = await cinnabar("top", "--group", file, "--once", "--every", "100ms", "--json");
+    const urls = servers.map(({ url }) => url);
+    for (const url of urls) await (await (await open()).connect(url)).client(Work).ping("a");
+    const { status, stdout } = await cinnabar("top", ...urls, "--once", "--every", "100ms", "--json");
     expect(status).toBe(0);
     const { engines, methods } = JSON.parse(stdout);
     expect(engines.map(({ url, state }: { url: string; state: string }) => [url, state])).toEqual(
-      servers.map(({ url }) => [url, "serving"]),
+      urls.map((url) => [url, "serving"]),
     );
-    // One row for the method, of all members together.
     expect(methods.map(({ method }: { method: string }) => method)).toEqual(["work.v1/ping"]);
-    expect((await cinnabar("why", "--group", file, servers[0]?.url as string)).stdout).toBe(
-      "no call is open\n",
-    );
+    expect((await cinnabar("why", ...urls)).stdout).toBe("no call is open\n");
   });
 
   it("prints a table that is sorted as it is told", { timeout: 60_000 }, async () => {
@@ -335,12 +328,12 @@ describe("an engine that cannot be looked into", () => {
   });
 
   it.each([
-    [["top"], "expected at least one URL, or --group"],
+    [["top"], "expected at least one URL"],
     [["top", "net://a:1", "net://a:1"], "net://a:1 is named twice"],
     [["top", "net://a:1", "--sort", "size"], "--sort must be one of calls, errors, open, p50, p99, method"],
     [["top", "net://a:1", "--every", "1ms"], "--every must be at least 100ms"],
     [["why", "net://a:1", "--limit", "0"], "--limit must be a whole number from 1 to 1000"],
-    [["tail"], "expected at least one URL, or --group"],
+    [["tail"], "expected at least one URL"],
     [["tail", "net://a:1", "--per-second", "1000"], "--per-second must be a whole number from 1 to 100"],
     [["tail", "nonsense"], "nonsense"],
   ])("is never asked for wrong usage: %j", { timeout: 60_000 }, async (args, message) => {
@@ -365,16 +358,9 @@ describe("commands of the guide", () => {
     const servers = [await serve(), await serve()];
     const urls = servers.map(({ url }) => url);
     const work = (await (await open()).connect(urls[0] as string)).client(Work);
-    const folder = mkdtempSync(join(tmpdir(), "cinnabar-"));
-    ends.push(() => rmSync(folder, { recursive: true }));
-    const group = join(folder, "store.json");
-    const members = urls.map((url, rank) => ({ rank, urls: [url] }));
-    writeFileSync(group, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 1, members }));
     const words = text.split(" ").slice(1);
     let at = 0;
-    const args = words.map((word) =>
-      word.startsWith("tcp://") ? (urls[at++] as string) : word === "store.json" ? group : word,
-    );
+    const args = words.map((word) => (word.startsWith("tcp://") ? (urls[at++] as string) : word));
     // What goes on without an end is given one. Shorter intervals show the same.
     const [command] = args;
     const every = args.indexOf("--every");

@@ -96,18 +96,12 @@ describe("a name for each URL", { timeout: 120_000 }, () => {
     expect(stderr).toContain("give a name that it proves by --name");
   });
 
-  it("may be of members of a group, by rank, and one for all", async () => {
+  it("is given once, or once for each URL", async () => {
     const { caller, server } = await heldCall();
-    const group = join(folder, "store.json");
-    const members = [server, caller].map(({ url }, rank) => ({ rank, urls: [url] }));
-    writeFileSync(group, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 1, members }));
-    const byRank = ["--name", "two.example", "--name", "one.example"];
-    const ranks = await run(["why", "--group", group, ...cert, ...byRank, "--json", ...patient]);
-    expect(ranks).toMatchObject({ status: 0, stderr: "" });
-    expect(JSON.parse(ranks.stdout).engines).toHaveLength(2);
-    const beside = await run(["why", caller.url, "--group", group, ...cert, ...byRank, ...patient]);
-    expect(beside).toMatchObject({ status: 2, stdout: "" });
-    expect(beside.stderr).toContain("there are 2 names for 3 servers: give --name once, or once for each");
+    const urls = [caller.url, server.url, "net://127.0.0.1:1"];
+    const fewer = await run(["why", ...urls, ...cert, ...names, ...patient]);
+    expect(fewer).toMatchObject({ status: 2, stdout: "" });
+    expect(fewer.stderr).toContain("there are 2 names for 3 servers: give --name once, or once for each");
     const bench = ["bench", server.url, ...cert, "--name", "two.example", "--method", "work.v1/ping"];
     const loaded = await run([...bench, "--input", '"a"', "--duration", "100ms", "--warmup", "1ms"]);
     expect(loaded).toMatchObject({ status: 0, stderr: "" });

@@ -1,21 +1,14 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { makeView, saveGroup } from "../../packages/group/src/index.ts";
 import { freePort } from "./support/etcd-server.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const program = join(root, "build/test/processes/programs/launched-member.js");
 const folder = mkdtempSync(join(tmpdir(), "cinnabar-launch-"));
-const ended = makeView("end", 1, [
-  {
-    ...{ rank: 0, incarnation: 1, urls: ["mem://end"], metadata: {} },
-    ...{ engine: undefined, host: undefined, detector: undefined },
-  },
-]);
 const size = 3;
 const running: ChildProcess[] = [];
 
@@ -61,7 +54,7 @@ async function reportsOf(file: string, children: readonly ChildProcess[]): Promi
             const lines = `${output}${data}`.split("\n");
             output = lines.pop() as string;
             for (const line of lines) if (line.startsWith("{")) reports.push(JSON.parse(line));
-            if (reports.length === size) saveGroup(`${file}.end`, ended).catch(reject);
+            if (reports.length === size) writeFileSync(`${file}.end`, "");
           });
           child.stderr?.on("data", (data) => {
             errors = `${errors}${data}`.slice(-4000);

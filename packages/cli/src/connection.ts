@@ -30,8 +30,8 @@ Connection. Each option can be a variable instead, such as CINNABAR_CERT=FILE:
   --identity NAME  The name of the shared key. Default: its file without .psk.
   --name NAME      The name that the server's certificate must have. Default: the
                    host of the URL. Where servers have different names: one --name
-                   for each URL, in their order; then for members of --group, by
-                   rank. CINNABAR_NAME has commas between names.
+                   for each URL, in their order. CINNABAR_NAME has commas between
+                   names.
   --timeout TIME   How long to wait for the server's welcome and for an answer,
                    such as 500ms, 2s or 1m. Default: 5s.`;
 

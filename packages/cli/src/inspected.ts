@@ -11,13 +11,9 @@ export interface Inspected {
   readonly inspection: Client<typeof Inspection>;
 }
 
-/**
- * The URLs of a command. `group`: a file with more URLs. @throws UsageError for no URL, and for one that is named
- * twice.
- */
-export function urlsOf(positionals: readonly string[], group: string | undefined): readonly string[] {
-  if (positionals.length === 0 && group === undefined)
-    throw new UsageError("expected at least one URL, or --group");
+/** The URLs of a command. @throws UsageError for no URL, and for one that is named twice. */
+export function urlsOf(positionals: readonly string[]): readonly string[] {
+  if (positionals.length === 0) throw new UsageError("expected at least one URL");
   const twice = positionals.find((url, at) => positionals.indexOf(url) !== at);
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   return positionals;

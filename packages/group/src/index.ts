@@ -58,7 +58,6 @@ export type { MemberSet } from "./group/member-set.ts";
 export type { Subgroup, SubgroupEvents, SubgroupMembers, SubgroupOptions } from "./group/subgroup.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
-export { type GroupFile, type GroupFromFileOptions, groupFromFile, saveGroup } from "./start/group-file.ts";
 export { expandHostlist } from "./start/hostlist.ts";
 export { type Launch, launchOf, seedsOf } from "./start/launch.ts";
 export { type SrvSeedsOptions, srvSeeds } from "./start/srv-seeds.ts";

@@ -12,9 +12,9 @@ import {
   connectionHelp,
   connectionOptions,
   type Server,
+  serversOf,
   withEngine,
 } from "../connection.ts";
-import { groupHelp, withGroup } from "../group-file.ts";
 import { metadataOf } from "../metadata.ts";
 import { assertWritable, writeWhole } from "../output-file.ts";
 import { bytes, integer, milliseconds } from "../quantities.ts";
@@ -38,7 +38,6 @@ Load:
                    beyond which calls are skipped and counted.
   --clients N      Clients, each with sessions of its own. Each call is made by the
                    next client, and each client calls the next server. Default: 1.
-${groupHelp}
   --duration TIME  How long calls are counted. Default: 10s.
   --warmup TIME    How long calls are made before. Default: 1s.
   --seed N         Draws the same sizes, gaps and delays again. Default: 1.
@@ -77,7 +76,6 @@ const options = {
   arrivals: { type: "string", default: "poisson" },
   concurrency: { type: "string" },
   clients: { type: "string", default: "1" },
-  group: { type: "string" },
   duration: { type: "string", default: "10s" },
   warmup: { type: "string", default: "1s" },
   size: { type: "string", default: "64" },
@@ -105,8 +103,7 @@ export const bench: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, options);
     const [first, ...more] = positionals;
-    if (first === undefined && values.group === undefined)
-      throw new UsageError("expected at least one URL, --group or serve");
+    if (first === undefined) throw new UsageError("expected at least one URL, or serve");
     const random = seededRandom(integer("--seed", values.seed, 0, 2 ** 32 - 1));
     if (first !== "serve") return measure(positionals, values, random, terminal);
     if (more.length > 0) throw new UsageError(`unexpected argument "${more[0]}"`);
@@ -181,7 +178,7 @@ function measure(
   return withEngine("bench", values, terminal, async (connection) => {
     for (const option of ["histogram", "picture"] as const)
       if (values[option] !== undefined) assertWritable(`--${option}`, values[option]);
-    const servers = await withGroup(named, values.group, connection);
+    const servers = serversOf(named, connection.names);
     const urls = servers.map(({ url }) => url);
     const { targets, peers } = await targetsOf(servers, clients, connection, (client, peer) =>
       values.method === undefined

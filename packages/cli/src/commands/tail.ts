@@ -3,13 +3,12 @@ import type { EndedCall } from "cinnabar-inspect";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import type { CommandError } from "../command-error.ts";
-import { connectionHelp, connectionOptions, type Server, withEngine } from "../connection.ts";
-import { groupHelp, withGroup } from "../group-file.ts";
+import { connectionHelp, connectionOptions, type Server, serversOf, withEngine } from "../connection.ts";
 import { inspect, inspectError, inWords, urlsOf } from "../inspected.ts";
 import { integer, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
 
-const help = `Usage: cinnabar tail URL… [--group FILE] [--service NAME] [--failed]
+const help = `Usage: cinnabar tail URL… [--service NAME] [--failed]
        [--slower-than TIME] [--per-second N] [--count N] [--json] [OPTION…]
 
 Prints the calls of engines as they end, those that they serve (in) and those
@@ -25,7 +24,6 @@ inspection(engine). Inputs and outputs are not shown.
                       100. How many were left out is said on standard error.
   --count N           Ends after so many calls.
   --json              Prints each call as one JSON object on one line.
-${groupHelp}
 ${connectionHelp}`;
 
 /** `cinnabar tail`: calls as they end. */
@@ -34,7 +32,6 @@ export const tail: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, {
       ...connectionOptions,
-      group: { type: "string" },
       service: { type: "string" },
       failed: { type: "boolean", default: false },
       "slower-than": { type: "string" },
@@ -42,7 +39,7 @@ export const tail: Command = {
       count: { type: "string" },
       json: { type: "boolean" },
     });
-    const named = urlsOf(positionals, values.group);
+    const named = urlsOf(positionals);
     const slower = values["slower-than"];
     const most =
       values.count === undefined ? Number.POSITIVE_INFINITY : integer("--count", values.count, 1, 1e9);
@@ -53,7 +50,7 @@ export const tail: Command = {
       perSecond: integer("--per-second", values["per-second"], 1, 100),
     };
     return withEngine("tail", values, terminal, async (connection) => {
-      const servers = await withGroup(named, values.group, connection);
+      const servers = serversOf(named, connection.names);
       const enough = new AbortController();
       const signal = AbortSignal.any([connection.signal, enough.signal]);
       let left = most;

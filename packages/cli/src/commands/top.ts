@@ -9,9 +9,9 @@ import {
   connectionHelp,
   connectionOptions,
   type Server,
+  serversOf,
   withEngine,
 } from "../connection.ts";
-import { groupHelp, withGroup } from "../group-file.ts";
 import { blocked, inspect, inspectError, inWords, shortNumber, urlsOf } from "../inspected.ts";
 import { milliseconds } from "../quantities.ts";
 import { numbers } from "../table.ts";
@@ -37,7 +37,6 @@ On a terminal these keys work:
 Options:
   --sort COLUMN  calls, errors, open, p50, p99 or method. Default: calls.
   --every TIME   The interval, 100ms or longer. Default: 1s.
-${groupHelp}
   --once         Prints one interval, and ends. Status 0: every engine has answered.
   --json         Prints each interval as one JSON object on one line.
 ${connectionHelp}`;
@@ -53,20 +52,19 @@ export const top: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, {
       ...connectionOptions,
-      group: { type: "string" },
       sort: { type: "string", default: "calls" },
       every: { type: "string", default: "1s" },
       once: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
     });
-    const named = urlsOf(positionals, values.group);
+    const named = urlsOf(positionals);
     const { once, json } = values;
     const sort = columns.find((column) => column === values.sort);
     if (sort === undefined) throw new UsageError(`--sort must be one of ${columns.join(", ")}`);
     const everyMs = milliseconds("--every", values.every);
     if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
     return withEngine("top", values, terminal, async (connection) => {
-      const servers = await withGroup(named, values.group, connection);
+      const servers = serversOf(named, connection.names);
       const engines = servers.map((server) => new WatchedEngine(server, everyMs, connection));
       return once
         ? showOnce(engines, sort, json, everyMs + connection.timeoutMs, terminal)

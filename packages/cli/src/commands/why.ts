@@ -8,14 +8,14 @@ import {
   connectionHelp,
   connectionOptions,
   type Server,
+  serversOf,
   withEngine,
 } from "../connection.ts";
-import { groupHelp, withGroup } from "../group-file.ts";
 import { inspect, inspectError, inWords, urlsOf } from "../inspected.ts";
 import { integer, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
 
-const help = `Usage: cinnabar why URL… [--group FILE] [--service NAME] [--older-than TIME] [--limit N]
+const help = `Usage: cinnabar why URL… [--service NAME] [--older-than TIME] [--limit N]
        [--json] [OPTION…]
 
 Prints where the open calls of engines stand, the oldest first: the time in each
@@ -25,7 +25,6 @@ inspection(engine). Status 0: every engine has answered.
 
   --service NAME     Only calls of this service.
   --older-than TIME  Only calls that are older, such as 500ms.
-${groupHelp}
   --limit N          At most so many calls, 1 to 1000. Default: 20.
   --json             Prints one JSON object.
 ${connectionHelp}`;
@@ -65,13 +64,12 @@ export const why: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, {
       ...connectionOptions,
-      group: { type: "string" },
       service: { type: "string" },
       "older-than": { type: "string" },
       limit: { type: "string", default: "20" },
       json: { type: "boolean" },
     });
-    const named = urlsOf(positionals, values.group);
+    const named = urlsOf(positionals);
     const older = values["older-than"];
     const limit = integer("--limit", values.limit, 1, 1000);
     const filter = {
@@ -79,7 +77,7 @@ export const why: Command = {
       ...(older === undefined ? {} : { minAgeMs: milliseconds("--older-than", older) }),
     };
     return withEngine("why", values, terminal, async (connection) => {
-      const servers = await withGroup(named, values.group, connection);
+      const servers = serversOf(named, connection.names);
       const asked = await Promise.all(servers.map((server) => ask(server, filter, connection)));
       const answers = asked.filter((one): one is Answer => "calls" in one);
       const failures = asked.filter((one): one is CommandError => !("calls" in one));

@@ -83,10 +83,10 @@ function numberIn(env: Environment, name: string): number {
  * Seeds for a coordinator where each host has a process that listens at this port. They are one URL for each host of
  * the job, that of rank 0 first.
  *
- * @throws RangeError where the launcher does not name the hosts: use `groupFromFile` or etcd then
+ * @throws RangeError where the launcher does not name the hosts: use a file, SRV records or etcd then
  */
 export function seedsOf({ hosts, launcher }: Launch, port: number): string[] {
   if (hosts === undefined)
-    throw new RangeError(`seedsOf: ${launcher} does not tell the hosts; use groupFromFile`);
+    throw new RangeError(`seedsOf: ${launcher} does not name the hosts; use a file, SRV records or etcd`);
   return hosts.map((host) => `tcp://${host}:${port}`);
 }
