@@ -101,8 +101,8 @@ export abstract class MadeCall extends Timed implements Abortable {
 
   onAbort(reason: unknown): void {
     if (this.settled) return;
-    if (isTimeout(reason)) this.endEarly("deadline_exceeded", timeUp(reason), { cause: reason });
-    else this.endEarly("cancelled", "the caller gave up", { cause: reason });
+    const { code, message } = abortErrorFor(reason);
+    this.endEarly(code, message, { cause: reason });
   }
 }
 
@@ -114,16 +114,15 @@ export function timeLeftIn(around: IncomingCall | undefined, nowMs: number, time
   return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - nowMs)));
 }
 
-/** The message for a signal with a timeout as its reason. */
-function timeUp(reason: unknown): string {
-  return reason instanceof RpcError
-    ? "the deadline of the call being served has passed"
-    : "the caller's signal timed out";
-}
-
-/** Whether the signal's reason is a timeout: `AbortSignal.timeout`, or the deadline of a served call. */
-function isTimeout(reason: unknown): boolean {
-  return reason instanceof RpcError
+/** The error of a call whose signal aborts. A timeout is a passed deadline: `AbortSignal.timeout`, or a served call's. */
+export function abortErrorFor(reason: unknown): { readonly code: RpcCode; readonly message: string } {
+  const isServed = reason instanceof RpcError;
+  const isTimeout = isServed
     ? reason.code === "deadline_exceeded"
     : reason instanceof DOMException && reason.name === "TimeoutError";
+  if (!isTimeout) return { code: "cancelled", message: "the caller gave up" };
+  const message = isServed
+    ? "the deadline of the call being served has passed"
+    : "the caller's signal timed out";
+  return { code: "deadline_exceeded", message };
 }

@@ -21,7 +21,7 @@ import {
 import { ClientCall } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { resultOf, withOptions } from "./method-function.ts";
-import { callThrough } from "./middleware-call.ts";
+import { callThrough } from "./middleware.ts";
 import { RetriedCall } from "./retried-call.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";

@@ -213,14 +213,13 @@ const done: Result = Object.freeze({ done: true, value: undefined });
 export class ReadInputs extends ItemQueue implements ItemReader {
   readonly #waiters: Waiter[] = [];
   /** The error of the stream that the reader has left, if it has one. */
-  readonly #whyLeft: () => RpcError | undefined;
+  whyLeft: () => RpcError | undefined = () => undefined;
   #isOver = false;
   /** The error that the reader has not received yet. */
   #unread: RpcError | undefined;
 
-  constructor(whyLeft: () => RpcError | undefined) {
+  constructor() {
     super(undefined);
-    this.#whyLeft = whyLeft;
   }
 
   next(): Promise<Result> {
@@ -240,7 +239,7 @@ export class ReadInputs extends ItemQueue implements ItemReader {
   /** The reader wants no more items: the stream has failed, or middleware continues without the rest. */
   return(): Promise<Result> {
     this.#unread = undefined;
-    if (!this.isClosed) this.takeNoMore(this.#whyLeft() ?? precondition("the stream takes no more items"));
+    if (!this.isClosed) this.takeNoMore(this.whyLeft() ?? precondition("the stream takes no more items"));
     this.onThrough();
     return Promise.resolve(done);
   }

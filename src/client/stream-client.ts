@@ -16,7 +16,7 @@ import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 import { type ItemQueue, ReadInputs, SentInputs } from "./item-queue.ts";
 import { resultOf, withItems, withOptions } from "./method-function.ts";
-import { MiddlewareStream } from "./middleware-stream.ts";
+import { type BeginStream, SurroundedStream, Surroundings } from "./middleware.ts";
 import { StreamCall, type StreamTerms, streamTerms } from "./stream-call.ts";
 import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-stream.ts";
 
@@ -92,7 +92,7 @@ class StreamOpener {
   open(source: unknown, input: unknown, options: StreamCallOptions | undefined): UserStream {
     const chain = this.#chain(options);
     if (chain === undefined) return this.#begin(source, input, options);
-    return this.#through(source, input, options).open(chain);
+    return this.#through(chain, source, input, options);
   }
 
   /** Opens a stream whose inputs are sent one by one. */
@@ -104,9 +104,8 @@ class StreamOpener {
       stream.begin(inputs, options);
       return [stream, inputs];
     }
-    const inputs = new ReadInputs(() => stream.streamFailure);
-    const stream = this.#through(new Items(inputs), input, options);
-    return [stream.open(chain, inputs), inputs];
+    const inputs = new ReadInputs();
+    return [this.#through(chain, new Items(inputs), input, options, inputs), inputs];
   }
 
   /** The middleware of a stream with these options. Undefined without middleware. */
@@ -131,17 +130,20 @@ class StreamOpener {
     return stream;
   }
 
-  #through(source: unknown, input: unknown, options: StreamCallOptions | undefined): MiddlewareStream {
-    const { inputs } = this.#directions;
-    return new MiddlewareStream(
-      this.#service,
-      this.#method,
-      this.#directions,
-      source,
-      input,
-      options,
-      (given, inner) => (inputs ? this.#begin(given, input, inner) : this.#begin(undefined, given, inner)),
-    );
+  #through(
+    chain: readonly Middleware[],
+    source: unknown,
+    input: unknown,
+    options: StreamCallOptions | undefined,
+    sent?: ReadInputs,
+  ): SurroundedStream {
+    const { inputs, outputs } = this.#directions;
+    const begin: BeginStream = (given, inner) =>
+      inputs ? this.#begin(given, input, inner) : this.#begin(undefined, given, inner);
+    const given = inputs ? source : input;
+    const opening = inputs ? input : undefined;
+    const call = new Surroundings(this.#service, this.#method, given, opening, options, outputs);
+    return new SurroundedStream(call, chain, begin, sent);
   }
 }
 
