@@ -236,6 +236,11 @@ export class BulkStream<D extends StreamDirection = StreamDirection> implements 
   #onCallEnded(error: RpcError | undefined): void {
     streams.delete(nameOf(this.#name));
     this.#region?.dispose();
+    if (error?.code === "deadline_exceeded") {
+      const missed = this.#writer?.missed ?? this.#reader?.missed;
+      // The stack, which begins with the message, is made when the caller receives the error.
+      if (missed !== undefined) error.message += `: ${missed}`;
+    }
     this.#fail(error ?? endedEarly());
     this.#ring.dispose();
   }

@@ -65,6 +65,7 @@ export class RingReader implements ChunkSource {
   /** Bytes used of the chunk being read. */
   #used = 0;
   #last = -1;
+  #isRead = false;
   #waiting: Pushed | undefined;
   #error: RpcError | undefined;
   readonly #changed = new Bell();
@@ -80,7 +81,14 @@ export class RingReader implements ChunkSource {
     return this.#last >= 0 && this.#taken > this.#last;
   }
 
+  /** What the caller's program has not done, so that the stream does not move. */
+  get missed(): string | undefined {
+    if (this.#isRead) return undefined;
+    return "its byte stream was not read: read `readable` while the call runs";
+  }
+
   async peek(): Promise<Uint8Array | undefined> {
+    this.#isRead = true;
     for (;;) {
       if (this.complete) return undefined;
       if (this.#error !== undefined) throw this.#error;
@@ -175,6 +183,7 @@ export class RingWriter {
   #taken = 0;
   /** The next chunk that the reader may request. */
   #expected = 0;
+  #isWritten = false;
   /**
    * Lengths of the chunks that the reader may still request: a full ring, and an empty last chunk, which takes no room
    * in the ring.
@@ -197,7 +206,22 @@ export class RingWriter {
     return this.#complete;
   }
 
+  /** What a program has not done, so that the stream does not move. */
+  get missed(): string | undefined {
+    if (this.#last < 0) {
+      if (!this.#isWritten)
+        return "nothing was written into its byte stream: write into `writable`, and close it, while the call runs";
+      // The reader waits although it has received all that was written.
+      if (this.#asked?.question.open === true)
+        return "its byte stream was not closed: close `writable` at its end";
+    }
+    if (this.#expected === 0 && this.#asked === undefined)
+      return "the handler did not read its byte stream: it reads `readable(call, stream)`";
+    return undefined;
+  }
+
   async write(bytes: Uint8Array): Promise<void> {
+    this.#isWritten = true;
     const { chunkBytes, chunks } = this.#shape;
     for (let at = 0; at < bytes.byteLength; ) {
       if (this.#error !== undefined) throw this.#error;
