@@ -6,7 +6,7 @@ import { boundHere } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { completeWindow } from "../contract/method.ts";
 import type { SessionContext } from "../session/connection/context.ts";
-import { SilenceTimer, type Watched } from "../session/streams/idle-watch.ts";
+import { SilenceTimer, type WatchedSide } from "../session/streams/idle-watch.ts";
 import type { ItemWindow } from "../session/streams/item-credits.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
@@ -54,7 +54,7 @@ export function streamTerms(
 }
 
 /** One stream with the items of both directions. It begins when a user makes it, and settles exactly once. */
-export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwner, Watched {
+export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwner, WatchedSide {
   readonly terms: StreamTerms;
   readonly receiver: ItemReceiver;
   /** The answer of a client stream. Its rejection is never unhandled. */

@@ -10,7 +10,7 @@ import { fastestFirst } from "../fabric/preference.ts";
 import type { Target } from "../fabric/target.ts";
 import { isSealed, type ResolvedSecurity } from "../security/security-options.ts";
 import type { Implementation } from "../server/implement.ts";
-import type { EngineServices, Served } from "../session/connection/engine-services.ts";
+import type { EngineServices, OfferedServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
 import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
@@ -38,7 +38,7 @@ interface ConnectionTerms {
   readonly reconnect: Complete<ReconnectOptions>;
   readonly window: WindowLimits;
   /** The services of this engine for the peer. */
-  readonly served: Served;
+  readonly served: OfferedServices;
   /** The name that peers must prove. Undefined: the host of their URL. */
   readonly name: string | undefined;
   /** The required engine. Undefined: any engine. */
@@ -111,7 +111,7 @@ export class Connector {
   readonly #engine: EngineServices;
   readonly #sessions: Pick<SessionTable, "connect">;
   readonly #ports: Pick<Ports, "locate" | "towards">;
-  readonly #serve: (implementations?: readonly Implementation[]) => Served;
+  readonly #serve: (implementations?: readonly Implementation[]) => OfferedServices;
   readonly #timeoutMs: number;
   readonly #assertOpen: () => void;
   readonly #connections = new Set<PeerConnection>();
@@ -126,7 +126,7 @@ export class Connector {
     engine: EngineServices,
     sessions: Pick<SessionTable, "connect">,
     ports: Pick<Ports, "locate" | "towards">,
-    serve: (implementations?: readonly Implementation[]) => Served,
+    serve: (implementations?: readonly Implementation[]) => OfferedServices,
     timeoutMs: number,
     assertOpen: () => void,
   ) {

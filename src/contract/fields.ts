@@ -58,7 +58,7 @@ export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F
     "~standard": Object.freeze({
       version: 1 as const,
       vendor: "cinnabar",
-      validate: (value: unknown) => validateFields(entries, value) as Result<FieldsOutput<F>>,
+      validate: (value: unknown) => validateFields(entries, value) as FieldsVerdict<FieldsOutput<F>>,
       jsonSchema: {
         input: () => jsonSchemaOfFields(entries, "input"),
         output: () => jsonSchemaOfFields(entries, "output"),
@@ -86,13 +86,15 @@ function jsonSchemaOfFields(
   };
 }
 
-type Result<T> = { readonly value: T; readonly issues?: undefined } | { readonly issues: readonly Issue[] };
-type FieldResult = readonly [name: string, result: Result<unknown>, isMissing: boolean];
+type FieldsVerdict<T> =
+  | { readonly value: T; readonly issues?: undefined }
+  | { readonly issues: readonly Issue[] };
+type FieldResult = readonly [name: string, result: FieldsVerdict<unknown>, isMissing: boolean];
 
 function validateFields(
   entries: readonly (readonly [string, Schema])[],
   value: unknown,
-): Result<object> | Promise<Result<object>> {
+): FieldsVerdict<object> | Promise<FieldsVerdict<object>> {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return { issues: [{ message: "expected an object" }] };
   const results: (FieldResult | Promise<FieldResult>)[] = [];
@@ -117,7 +119,7 @@ function validateFields(
 }
 
 /** The object of all results, or all issues, each with the name of its field in its path. */
-function gather(results: readonly FieldResult[]): Result<object> {
+function gather(results: readonly FieldResult[]): FieldsVerdict<object> {
   const issues: Issue[] = [];
   const object: Record<string, unknown> = {};
   for (const [name, result, isMissing] of results) {

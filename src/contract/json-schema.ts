@@ -10,7 +10,7 @@ interface Converter {
 }
 
 /** zod's data about each part of a schema, before it goes into the JSON Schema. */
-interface ZodPart {
+interface ZodJsonPart {
   readonly zodSchema: { readonly _zod: { readonly def: { readonly type: string } } };
   readonly jsonSchema: Record<string, unknown>;
 }
@@ -30,7 +30,7 @@ const valuesBeyondJson: Readonly<Record<string, JsonSchema>> = {
 
 const zodOptions = {
   unrepresentable: "any",
-  override: ({ zodSchema, jsonSchema }: ZodPart): void => {
+  override: ({ zodSchema, jsonSchema }: ZodJsonPart): void => {
     Object.assign(jsonSchema, valuesBeyondJson[zodSchema._zod.def.type]);
   },
 };

@@ -9,7 +9,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
  * This file knows zod only by the form of its schemas, so that the entries without zod accept such schemas, too.
  */
 
-type Validator = StandardSchemaV1["~standard"];
+type ZodValidator = StandardSchemaV1["~standard"];
 
 /** The common part of all schemas and checks of zod 4. */
 interface ZodNode {
@@ -29,10 +29,10 @@ export function markSynchronous(schema: object): void {
   for (const check of ((schema as ZodNode)._zod.def.checks ?? []) as object[]) synchronous.add(check);
 }
 
-const validators = new WeakMap<object, Validator>();
+const validators = new WeakMap<object, ZodValidator>();
 
 /** The validator of a schema of zod, which runs each function of the user once. */
-export function zodValidatorOf(schema: StandardSchemaV1): Validator {
+export function zodValidatorOf(schema: StandardSchemaV1): ZodValidator {
   let validator = validators.get(schema);
   if (validator === undefined) {
     validator = makeValidator(schema as ZodSchema & StandardSchemaV1);
@@ -41,7 +41,7 @@ export function zodValidatorOf(schema: StandardSchemaV1): Validator {
   return validator;
 }
 
-function makeValidator(schema: ZodSchema & StandardSchemaV1): Validator {
+function makeValidator(schema: ZodSchema & StandardSchemaV1): ZodValidator {
   const standard = schema["~standard"];
   if (schema._zod?.run === undefined || !runsUsersCode(schema)) return standard;
   // The copy may be changed. zod makes the result, and the messages of issues, from the result of its `run`.

@@ -16,22 +16,22 @@ export interface PutNotification {
  */
 export const maxPutNotifications = 1024;
 
-type Result = IteratorResult<PutNotification, undefined>;
-const over: Result = { done: true, value: undefined };
+type NotificationResult = IteratorResult<PutNotification, undefined>;
+const over: NotificationResult = { done: true, value: undefined };
 
 /** Marks lost notifications. Their senders believe them delivered. */
 const gap = Symbol("gap");
 
 /** A reader that waits for the next notification. */
-interface Asked {
-  resolve(result: Result): void;
+interface NextNotification {
+  resolve(result: NotificationResult): void;
   reject(error: RpcError): void;
 }
 
 /** The put notifications of one region in order of arrival, for one reader at a time. */
 export class PutNotificationQueue {
   #waiting: (PutNotification | typeof gap)[] = [];
-  #asked: Asked[] = [];
+  #asked: NextNotification[] = [];
   #reader: object | undefined;
   #closed = false;
 
@@ -92,7 +92,7 @@ export class PutNotificationQueue {
     if (this.#asked.length > 0) this.#detach();
   }
 
-  #next(): Promise<Result> {
+  #next(): Promise<NotificationResult> {
     const value = this.#waiting.shift();
     if (value === gap) {
       this.#detach();

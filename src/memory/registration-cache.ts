@@ -49,7 +49,7 @@ export class RegistrationCache {
   readonly #port: Port;
   readonly #clock: Clock;
   readonly #bounds: RegistrationBounds;
-  readonly #entries = new Map<ArrayBufferLike, Entry>();
+  readonly #entries = new Map<ArrayBufferLike, CachedRegistration>();
   /** Files that the device does not pin for writing. Their registrations are for puts only. */
   readonly #unwritable = new WeakSet<ArrayBufferLike>();
   /**
@@ -113,7 +113,7 @@ export class RegistrationCache {
   }
 
   /** @internal */
-  release(entry: Entry): void {
+  release(entry: CachedRegistration): void {
     if (--entry.users === 0) {
       if (entry.outside) {
         this.#outside--;
@@ -166,7 +166,7 @@ export class RegistrationCache {
     }
   }
 
-  #becomeIdle(entry: Entry): void {
+  #becomeIdle(entry: CachedRegistration): void {
     entry.sweeps = 0;
     entry.releasedAt = ++this.#releases;
     this.#idle++;
@@ -176,13 +176,13 @@ export class RegistrationCache {
     if (this.#idle > 0) this.#sweepLater();
   }
 
-  #leaveIdle(entry: Entry): void {
+  #leaveIdle(entry: CachedRegistration): void {
     this.#idle--;
     this.#idleBytes -= entry.bytes;
   }
 
   /** The registration no longer matches the buffer: new transfers do not find it. */
-  #invalidate(entry: Entry): void {
+  #invalidate(entry: CachedRegistration): void {
     this.#invalidations++;
     if (entry.users === 0) {
       this.#drop(entry);
@@ -193,13 +193,13 @@ export class RegistrationCache {
     this.#outside++;
   }
 
-  #drop(entry: Entry): void {
+  #drop(entry: CachedRegistration): void {
     this.#leaveIdle(entry);
     this.#entries.delete(entry.buffer);
     this.#deregister(entry);
   }
 
-  #deregister(entry: Entry): void {
+  #deregister(entry: CachedRegistration): void {
     this.#bytes -= entry.bytes;
     this.#port.deregister(entry.memory.index);
   }
@@ -208,12 +208,12 @@ export class RegistrationCache {
    * Drops the registration that has been idle longest. The search costs less than the registration that needs the room.
    */
   #evict(): void {
-    let oldest: Entry | undefined;
+    let oldest: CachedRegistration | undefined;
     for (const entry of this.#entries.values()) {
       if (entry.users === 0 && (oldest === undefined || entry.releasedAt < oldest.releasedAt)) oldest = entry;
     }
     this.#evictions++;
-    this.#drop(oldest as Entry);
+    this.#drop(oldest as CachedRegistration);
   }
 
   #sweepLater(): void {
@@ -231,7 +231,7 @@ export class RegistrationCache {
   }
 }
 
-interface Entry {
+interface CachedRegistration {
   readonly buffer: ArrayBufferLike;
   /** The buffer's length when it was registered, or the view's. */
   readonly bytes: number;
@@ -253,9 +253,9 @@ export class HeldMemory {
   /** Where the view begins in the registration. */
   readonly offset: number;
   readonly #cache: RegistrationCache;
-  #entry: Entry | undefined;
+  #entry: CachedRegistration | undefined;
 
-  constructor(cache: RegistrationCache, entry: Entry, offset: number) {
+  constructor(cache: RegistrationCache, entry: CachedRegistration, offset: number) {
     this.memory = entry.memory;
     this.offset = offset;
     this.#cache = cache;

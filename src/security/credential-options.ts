@@ -55,18 +55,6 @@ export interface TlsCredentials {
   readonly crl: (() => readonly Buffer[]) | undefined;
 }
 
-export interface PskCredentials {
-  readonly kind: "psk";
-  /** The identity and the key of this engine where it connects. Undefined: it only accepts. */
-  readonly own: { readonly identity: string; readonly key: Uint8Array } | undefined;
-  /**
-   * The key that belongs to an identity.
-   *
-   * @throws RangeError for a key that is too short; what the user's function throws.
-   */
-  readonly lookup: (identity: string) => Uint8Array | undefined;
-}
-
 const minKeyBytes = 32;
 const maxKeyBytes = 256;
 const maxIdentityBytes = 128;
@@ -101,7 +89,7 @@ export function resolvePskOptions(caller: string, path: string, options: PskOpti
   const own = identity === undefined ? undefined : ownKey(where, identity, key);
   const keyOf =
     lookup ?? ((name: string): Uint8Array | undefined => (name === own?.identity ? own.key : undefined));
-  return new ResolvedPsk(own, (name) => {
+  return new PskCredentials(own, (name) => {
     const found: unknown = keyOf(name);
     if (found === undefined) return undefined;
     assertKey(`what ${where}.lookup returns`, found);
@@ -109,18 +97,24 @@ export function resolvePskOptions(caller: string, path: string, options: PskOpti
   });
 }
 
-/** Keeps keys out of printed, inspected and serialized values. */
-class ResolvedPsk implements PskCredentials {
+/** The pre-shared keys of an engine. A class keeps them out of printed, inspected and serialized values. */
+export class PskCredentials {
   readonly kind = "psk";
-  readonly lookup: PskCredentials["lookup"];
-  readonly #own: PskCredentials["own"];
+  /**
+   * The key that belongs to an identity.
+   *
+   * @throws RangeError for a key that is too short; what the user's function throws.
+   */
+  readonly lookup: (identity: string) => Uint8Array | undefined;
+  readonly #own: { readonly identity: string; readonly key: Uint8Array } | undefined;
 
   constructor(own: PskCredentials["own"], lookup: PskCredentials["lookup"]) {
     this.#own = own;
     this.lookup = lookup;
   }
 
-  get own(): PskCredentials["own"] {
+  /** The identity and the key of this engine where it connects. Undefined: it only accepts. */
+  get own(): { readonly identity: string; readonly key: Uint8Array } | undefined {
     return this.#own;
   }
 }

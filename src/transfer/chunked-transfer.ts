@@ -3,13 +3,13 @@
  * (`scheduler.ts`), or sealed (`sealed/mover.ts`).
  */
 export abstract class ChunkedTransfer {
-  readonly #turns: Turns;
+  readonly #turns: TransferTurns;
   #inFlight = 0;
   /** Whether it waits for its turn. */
   #waits = false;
   #ended = false;
 
-  constructor(turns: Turns) {
+  constructor(turns: TransferTurns) {
     this.#turns = turns;
   }
 
@@ -76,7 +76,7 @@ export abstract class ChunkedTransfer {
 }
 
 /** Transfers that share room for chunks take turns: each posts one chunk, and then waits after the others. */
-export class Turns {
+export class TransferTurns {
   /** Transfers that have chunks to post, the next one first. */
   readonly #waiting: ChunkedTransfer[] = [];
   #posting = false;

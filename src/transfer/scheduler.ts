@@ -1,5 +1,5 @@
 import type { Extent, Port, TransferListener, TransferOp } from "../fabric/port.ts";
-import { ChunkedTransfer, Turns } from "./chunked-transfer.ts";
+import { ChunkedTransfer, TransferTurns } from "./chunked-transfer.ts";
 import { CutQueue, sliceExtent } from "./extents.ts";
 import { Contention, type Pacing, type Window, windowOf } from "./pacing.ts";
 
@@ -77,7 +77,7 @@ const schedulers = new WeakMap<Port, Scheduler>();
 /** The bytes in flight to one address. */
 class PeerWindow {
   readonly port: Port;
-  readonly turns = new Turns();
+  readonly turns = new TransferTurns();
   readonly #window: Window;
   readonly #contention: Contention;
   readonly #onIdle: () => void;

@@ -67,11 +67,11 @@ export class StagingPiece {
   readonly registered: RegisteredMemory;
   /** Offset of the first byte in the registration. */
   readonly offset: number;
-  readonly #slab: Slab;
+  readonly #slab: StagingSlab;
   /** The share of the peer that uses it. */
   share: ByteShare | undefined;
 
-  constructor(slab: Slab, memory: Uint8Array, offset: number) {
+  constructor(slab: StagingSlab, memory: Uint8Array, offset: number) {
     this.#slab = slab;
     this.memory = memory;
     this.registered = slab.registered;
@@ -98,11 +98,11 @@ interface Taker {
 export class PiecePool {
   readonly #port: Port;
   readonly #rights: number;
-  readonly #slabs = new Set<Slab>();
+  readonly #slabs = new Set<StagingSlab>();
   readonly #budget: ByteBudget;
   readonly #shares = new WeakMap<object, ByteShare>();
   readonly #waiting: Taker[] = [];
-  readonly #idle = new IdleSlabs<Slab>(realClock, idleMs, (slab) => this.#drop(slab));
+  readonly #idle = new IdleSlabs<StagingSlab>(realClock, idleMs, (slab) => this.#drop(slab));
   #free = 0;
 
   /** `maxBytes`: a multiple of the length of a slab. */
@@ -148,7 +148,7 @@ export class PiecePool {
 
   #pieceFor(share: ByteShare): StagingPiece {
     if (this.#free === 0) {
-      this.#slabs.add(new Slab(this.#port, this.#rights, this));
+      this.#slabs.add(new StagingSlab(this.#port, this.#rights, this));
       this.#free += piecesPerSlab;
     }
     for (const slab of this.#slabs) {
@@ -163,7 +163,7 @@ export class PiecePool {
   }
 
   /** @internal A piece has come back to its slab. */
-  onFree(slab: Slab): void {
+  onFree(slab: StagingSlab): void {
     this.#free++;
     // Transfers of peers that have enough already are passed over.
     const next = this.#waiting.findIndex(({ share }) => share.take(pieceBytes));
@@ -174,7 +174,7 @@ export class PiecePool {
     if (slab.isFree) this.#idle.add(slab);
   }
 
-  #drop(slab: Slab): void {
+  #drop(slab: StagingSlab): void {
     this.#free -= piecesPerSlab;
     this.#slabs.delete(slab);
     slab.release(this.#port);
@@ -182,7 +182,7 @@ export class PiecePool {
 }
 
 /** Pieces that share a registration. */
-class Slab {
+class StagingSlab {
   readonly registered: RegisteredMemory;
   readonly #pool: PiecePool;
   readonly #free: StagingPiece[] = [];

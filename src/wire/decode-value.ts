@@ -279,7 +279,7 @@ function readNewShape(object: Record<string, unknown>, place: number, count: num
 }
 
 /** Reads a map with the keys of a shape without code. Other keys lead to `readNewShape`. */
-function readShape(shape: Shape<Code>, place: number, depth: number): object {
+function readShape(shape: Shape<ReadCode>, place: number, depth: number): object {
   const { keys, keyBytes } = shape;
   const object: Record<string, unknown> = {};
   for (let i = 0; i < keys.length; i++) {
@@ -304,12 +304,12 @@ function withObjects(keys: readonly string[]): object {
 }
 
 /** Decodes a map of a shape. Its first key is at `start`. `inner`: the depth of its values. */
-type Code = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
+type ReadCode = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
 
 /** A byte that is not the value of a small integer: `read` decides its meaning. */
 const noSmallInteger = 0xff;
 
-const shapes = new ShapeTable<Code>((shape) => {
+const shapes = new ShapeTable<ReadCode>((shape) => {
   const { keys, keyBytes } = shape;
   const names = keys.map((_, i) => `v${i}`);
   const steps = keyBytes.map((key, i) => {

@@ -238,7 +238,7 @@ function nameOfKind(kind: string): string {
 }
 
 /** Counts an object with these keys that was written without generated code. */
-function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly string[]): void {
+function noteShape(shape: Shape<WriteCode> | undefined, place: number, keys: readonly string[]): void {
   const isOfShape = shape?.keys.length === keys.length && shape.keys.every((key, i) => key === keys[i]);
   if (isOfShape) shapes.count(shape);
   else shapes.learn(place, keys);
@@ -248,9 +248,9 @@ function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly
  * The code of a shape: writes an object with these keys at `at`. Returns its end. Returns -1, with no byte written, if
  * the keys are others of the same number.
  */
-type Code = (object: object, keys: readonly string[], at: number, depth: number) => number;
+type WriteCode = (object: object, keys: readonly string[], at: number, depth: number) => number;
 
-const shapes = new ShapeTable<Code>(({ keys, keyBytes }) => {
+const shapes = new ShapeTable<WriteCode>(({ keys, keyBytes }) => {
   const tests = keys.map((key, i) => `keys[${i}] !== ${JSON.stringify(key)}`);
   const steps = keyBytes.map((key, i) => {
     const bytes = [...key].map((byte, offset) => `into[at + ${offset}] = ${byte};`);

@@ -5,7 +5,7 @@ import { RpcError } from "../../src/base/errors/rpc-error.ts";
 import { defaultWindow } from "../../src/base/flow/in-flight-window.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { FakeServices } from "../../src/session/connection/fake-services.test-support.ts";
-import { Answer } from "../../src/session/connection/hellos.ts";
+import { LoneMessage } from "../../src/session/connection/hellos.ts";
 import { Session } from "../../src/session/connection/session.ts";
 import { goodbyeBody } from "../../src/session/opening/end-reasons.ts";
 import { encode } from "../../src/wire/encode-value.ts";
@@ -63,7 +63,7 @@ const raw = (kind: number, word: number, body: Uint8Array, path?: typeof terms) 
 /** Where a hello leads to no session. */
 function answer(kind: number, word: number, body: Uint8Array): Uint8Array {
   const port = new FakePort(2, 16_384);
-  new Answer(port, 4, new FakeServices()).say(hello, { kind, method: 0, callId: 0, word }, body);
+  new LoneMessage(port, 4, new FakeServices()).say(hello, { kind, method: 0, callId: 0, word }, body);
   return port.sent[0]?.bytes as Uint8Array;
 }
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { connect, createSecureContext, createServer, TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import type { Credentials } from "../../src/security/credential-options.ts";
+import { type Credentials, PskCredentials } from "../../src/security/credential-options.ts";
 import { FlightStream } from "../../src/security/flight-stream.ts";
 import { Authority, stamp } from "./support/authority.ts";
 import {
@@ -379,7 +379,7 @@ describe("a pre-shared key", () => {
   });
 
   it("of an engine that is only looked up does not connect", () => {
-    const accepting = endpoint({ kind: "psk", own: undefined, lookup: () => key });
+    const accepting = endpoint(new PskCredentials(undefined, () => key));
     const connect = () => accepting.connect("x", { onFlight() {}, onProven() {}, onRefused() {} });
     expect(connect).toThrow("can only be connected to");
   });

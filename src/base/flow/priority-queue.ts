@@ -22,7 +22,7 @@ export interface QueueLimits {
  */
 export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
-  readonly #links = new Map<T, Link<T>>();
+  readonly #links = new Map<T, QueueLink<T>>();
   readonly #classes: Readonly<Record<Priority, Chain<T>>> = { control: new Chain(), normal: new Chain() };
   /** The number of items. A plain field: each call reads it. Only the queue writes it. */
   size = 0;
@@ -105,34 +105,34 @@ export class PriorityQueue<T extends Queued> {
 }
 
 /** An item of a chain, with its neighbours. */
-interface Link<T> {
+interface QueueLink<T> {
   readonly item: T;
-  next: Link<T> | undefined;
-  previous: Link<T> | undefined;
+  next: QueueLink<T> | undefined;
+  previous: QueueLink<T> | undefined;
 }
 
 /**
  * A doubly linked list. Appending an item and cutting out any item cost O(1).
  */
 class Chain<T> {
-  #first: Link<T> | undefined;
-  #last: Link<T> | undefined;
+  #first: QueueLink<T> | undefined;
+  #last: QueueLink<T> | undefined;
   #size = 0;
 
   get size(): number {
     return this.#size;
   }
 
-  get first(): Link<T> | undefined {
+  get first(): QueueLink<T> | undefined {
     return this.#first;
   }
 
-  get last(): Link<T> | undefined {
+  get last(): QueueLink<T> | undefined {
     return this.#last;
   }
 
-  append(item: T): Link<T> {
-    const link: Link<T> = { item, next: undefined, previous: this.#last };
+  append(item: T): QueueLink<T> {
+    const link: QueueLink<T> = { item, next: undefined, previous: this.#last };
     if (this.#last === undefined) this.#first = link;
     else this.#last.next = link;
     this.#last = link;
@@ -141,7 +141,7 @@ class Chain<T> {
   }
 
   /** Removes a link of this chain. It is in no chain afterwards. */
-  cut(link: Link<T>): void {
+  cut(link: QueueLink<T>): void {
     const { next, previous } = link;
     if (previous === undefined) this.#first = next;
     else previous.next = next;

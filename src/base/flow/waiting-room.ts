@@ -1,6 +1,6 @@
 import type { Clock } from "../time/clock.ts";
 
-interface Waiter<T> {
+interface WaiterInRoom<T> {
   readonly item: T;
   readonly untilMs: number;
 }
@@ -11,7 +11,7 @@ export class WaitingRoom<T> {
   readonly #most: number;
   readonly #waitMs: number;
   readonly #onExpired: (item: T) => void;
-  #waiters: Waiter<T>[] = [];
+  #waiters: WaiterInRoom<T>[] = [];
   #cancelTimer: (() => void) | undefined;
 
   /** `onExpired` gets each item that has waited `waitMs` without room. */
@@ -61,7 +61,7 @@ export class WaitingRoom<T> {
     this.#cancelTimer = undefined;
     const nowMs = this.#clock.now();
     while ((this.#waiters[0]?.untilMs ?? Number.POSITIVE_INFINITY) <= nowMs) {
-      this.#onExpired((this.#waiters.shift() as Waiter<T>).item);
+      this.#onExpired((this.#waiters.shift() as WaiterInRoom<T>).item);
     }
     const [first] = this.#waiters;
     if (first !== undefined) this.#cancelTimer ??= this.#arm(Math.max(1, first.untilMs - nowMs));

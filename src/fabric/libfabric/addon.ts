@@ -27,7 +27,7 @@ export interface LoadAttempt {
   readonly reason: string;
 }
 
-export interface LoadReport {
+export interface NativeLoadReport {
   readonly loaded: boolean;
   /** The file that was loaded, without links; "" if none. */
   readonly path: string;
@@ -207,7 +207,7 @@ export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddo
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.
    */
-  load(candidates: readonly string[]): LoadReport;
+  load(candidates: readonly string[]): NativeLoadReport;
   /** Probes the provider table. Needs a successful `load`. */
   providers(): ProviderReport[];
   /** What the providers that fit this libfabric offer. Needs a successful `load`. */

@@ -22,7 +22,7 @@ export type Origin =
   | "the system's";
 
 /** A path to try. */
-export interface Candidate {
+export interface PathCandidate {
   readonly path: string;
   readonly origin: Origin;
 }
@@ -35,26 +35,26 @@ export interface OwnFiles {
 }
 
 /** Candidates for the addon, best first. */
-export function addonCandidates(env: NodeJS.ProcessEnv, files: OwnFiles): Candidate[] {
+export function addonCandidates(env: NodeJS.ProcessEnv, files: OwnFiles): PathCandidate[] {
   const { CINNABAR_ADDON: named = "" } = env;
   if (named !== "") return [{ path: named, origin: "CINNABAR_ADDON" }];
   return [
-    ...files.built.map((path): Candidate => ({ path, origin: "built from the sources" })),
-    ...files.bundledAddon.map((path): Candidate => ({ path, origin: "bundled with the package" })),
+    ...files.built.map((path): PathCandidate => ({ path, origin: "built from the sources" })),
+    ...files.bundledAddon.map((path): PathCandidate => ({ path, origin: "bundled with the package" })),
   ];
 }
 
 /** Candidates for libfabric, best first. */
-export function libfabricCandidates(env: NodeJS.ProcessEnv, files: OwnFiles): Candidate[] {
+export function libfabricCandidates(env: NodeJS.ProcessEnv, files: OwnFiles): PathCandidate[] {
   const { CINNABAR_LIBFABRIC: named = "" } = env;
   if (named !== "" && named !== "system") return [{ path: named, origin: "CINNABAR_LIBFABRIC" }];
   const bundled = files.bundledLibfabric.map(
-    (path): Candidate => ({
+    (path): PathCandidate => ({
       path,
       origin: "bundled with the package",
     }),
   );
-  const system: Candidate = { path: "libfabric.so.1", origin: "the system's" };
+  const system: PathCandidate = { path: "libfabric.so.1", origin: "the system's" };
   return named === "system" ? [system, ...bundled] : [...bundled, system];
 }
 

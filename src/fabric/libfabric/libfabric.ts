@@ -1,7 +1,13 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import type { Addon, LoadReport as NativeLoadReport, ProviderReport } from "./addon.ts";
+import type { Addon, NativeLoadReport, ProviderReport } from "./addon.ts";
 import { addonFault, fileFault, loadFault } from "./addon-file.ts";
-import { addonCandidates, type Candidate, libfabricCandidates, type Origin, ownFiles } from "./candidates.ts";
+import {
+  addonCandidates,
+  libfabricCandidates,
+  type Origin,
+  ownFiles,
+  type PathCandidate,
+} from "./candidates.ts";
 import { adviceForMissingAddon, thisMachine } from "./missing-addon.ts";
 import { ownRequire } from "./own-files.ts";
 import { otherRuntime } from "./runtime.ts";
@@ -67,14 +73,14 @@ function load(native: Addon): LoadReport {
   if (loadReport?.loaded) return loadReport;
   const candidates = libfabricCandidates(process.env, ownFiles());
   // A missing file of the package is not reported; a missing path of a setting is.
-  const isWorthTrying = ({ path, origin }: Candidate) =>
+  const isWorthTrying = ({ path, origin }: PathCandidate) =>
     origin !== "bundled with the package" || fileFault(path) === "";
   const chosen = candidates.filter(isWorthTrying);
   loadReport = withOrigins(native.load(chosen.map(({ path }) => path)), chosen);
   return loadReport;
 }
 
-function withOrigins(report: NativeLoadReport, candidates: readonly Candidate[]): LoadReport {
+function withOrigins(report: NativeLoadReport, candidates: readonly PathCandidate[]): LoadReport {
   // Another thread, with another environment, may have loaded it.
   const known = [...candidates, ...libfabricCandidates({}, ownFiles())];
   const originOf = (path: string): Origin =>

@@ -13,7 +13,7 @@ const typeMask = 0x3fff;
 /** Attributes by their type; repeated attributes are in their order. */
 export type Attributes = ReadonlyMap<number, readonly Buffer[]>;
 
-export interface Answer {
+export interface NetlinkAnswer {
   /** The attributes of each message. */
   readonly messages: readonly Attributes[];
   /** The kernel's error number if it gave one, 0 otherwise. */
@@ -21,7 +21,7 @@ export interface Answer {
 }
 
 /** The kernel's answer. Bytes after a message or an attribute that does not fit are left out. */
-export function parseAnswer(bytes: Buffer): Answer {
+export function parseAnswer(bytes: Buffer): NetlinkAnswer {
   const messages: Attributes[] = [];
   let at = 0;
   while (at + headerBytes <= bytes.byteLength) {

@@ -19,7 +19,7 @@ import {
 import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
-import type { Offer, Outbox } from "../channel/outbox.ts";
+import type { OfferBody, Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
@@ -60,7 +60,7 @@ export class IncomingCalls implements Answering {
    * Keeps the body of an answer. One function for all answers: a function for each call would cost a closure and its
    * context.
    */
-  readonly #offer: Offer = (body, callId) =>
+  readonly #offer: OfferBody = (body, callId) =>
     this.#offers.offer(answerBody(callId), body, this.#session.bodyLimit);
   /** Decides which calls may run. */
   readonly authorization: Authorization | undefined;

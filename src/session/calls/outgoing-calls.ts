@@ -11,7 +11,7 @@ import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
 import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
-import type { Offer, Outbox } from "../channel/outbox.ts";
+import type { OfferBody, Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
@@ -60,7 +60,7 @@ export class OutgoingCalls implements ControlRequestSender {
    * Keeps the body of a request. One function for all requests: a function for each would cost a closure and its
    * context.
    */
-  readonly #offer: Offer = (body, callId) => {
+  readonly #offer: OfferBody = (body, callId) => {
     this.find(callId)?.offersBody();
     return this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
   };

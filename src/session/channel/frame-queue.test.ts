@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
-import { type Chunk, FrameQueue } from "./frame-queue.ts";
+import { type FrameChunk, FrameQueue } from "./frame-queue.ts";
 
 /** A step of one of two queues: a frame of so many times eight bytes, the same in reserved room, or some that leave. */
 const step = fc.record({
@@ -20,7 +20,7 @@ describe("the queue of frames that wait", () => {
           expected: [] as number[],
         }));
         let next = 0;
-        const fill = (chunk: Chunk, bytes: number, expected: number[]) => {
+        const fill = (chunk: FrameChunk, bytes: number, expected: number[]) => {
           next = (next + 1) % 256;
           chunk.bytes.fill(next, chunk.used - bytes, chunk.used);
           for (let i = 0; i < bytes; i++) expected.push(next);
@@ -33,7 +33,7 @@ describe("the queue of frames that wait", () => {
         for (const { queue: index, what, words } of steps) {
           const one = queues[index] as (typeof queues)[number];
           const bytes = 8 * words;
-          if (what === "place") fill(one.queue.place(bytes) as Chunk, bytes, one.expected);
+          if (what === "place") fill(one.queue.place(bytes) as FrameChunk, bytes, one.expected);
           else if (what === "move") move(one, 4096);
           else if (what === "clear") {
             one.queue.clear();
@@ -42,7 +42,7 @@ describe("the queue of frames that wait", () => {
             const chunk = one.queue.reserve(bytes);
             if (chunk === undefined) continue;
             // What comes meanwhile does not lie in the reserved room.
-            const other = one.queue.place(16) as Chunk;
+            const other = one.queue.place(16) as FrameChunk;
             expect(other).not.toBe(chunk);
             one.queue.keep(what === "give up" ? 0 : bytes);
             if (what === "reserve") fill(chunk, bytes, one.expected);
@@ -63,7 +63,7 @@ describe("the queue of frames that wait", () => {
     const share = new ByteBudget(1e9).share();
     const queue = new FrameQueue(share);
     const other = new FrameQueue(share);
-    const reserved = queue.reserve(64) as Chunk;
+    const reserved = queue.reserve(64) as FrameChunk;
     queue.clear();
     expect(other.place(64)?.bytes).not.toBe(reserved.bytes);
   });

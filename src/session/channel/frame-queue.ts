@@ -5,7 +5,7 @@ import type { EncodeTarget } from "../../wire/encode-value.ts";
 const chunkBytes = 2048;
 
 /** Memory of frames in sequence. The bytes after the used ones may belong to former frames. */
-export interface Chunk {
+export interface FrameChunk {
   readonly bytes: EncodeTarget;
   readonly view: DataView;
   used: number;
@@ -16,15 +16,15 @@ export interface Chunk {
  * Chunks whose frames have left, for reuse by any queue. With thousands of waiting requests, allocation and collection
  * of chunks would take longer than encoding.
  */
-const spares: Chunk[] = [];
+const spares: FrameChunk[] = [];
 const mostSpares = 64;
 
-function chunkOf(byteLength: number): Chunk {
+function chunkOf(byteLength: number): FrameChunk {
   const bytes = Buffer.allocUnsafeSlow(byteLength);
   return { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, byteLength), used: 0, frames: 0 };
 }
 
-function spare(chunk: Chunk): void {
+function spare(chunk: FrameChunk): void {
   if (chunk.bytes.byteLength !== chunkBytes || spares.length === mostSpares) return;
   chunk.used = 0;
   chunk.frames = 0;
@@ -34,14 +34,14 @@ function spare(chunk: Chunk): void {
 /** Whole encoded frames that wait to be sent, in order. The memory of their chunks counts in the peer's share. */
 export class FrameQueue {
   readonly #share: ByteShare;
-  readonly #chunks: Chunk[] = [];
+  readonly #chunks: FrameChunk[] = [];
   /** Chunks before this one have left. */
   #first = 0;
   /** The length of the waiting frames. */
   bytes = 0;
   isEmpty = true;
   /** The chunk in which a frame is being made. */
-  #reserved: Chunk | undefined;
+  #reserved: FrameChunk | undefined;
   /** The start of that frame. */
   reservedAt = 0;
 
@@ -53,7 +53,7 @@ export class FrameQueue {
    * Makes room for a frame of `byteLength` bytes after the others: the last used bytes of the returned chunk. The
    * caller fills them at once. Undefined, without a change, when the peer's share has no room.
    */
-  place(byteLength: number): Chunk | undefined {
+  place(byteLength: number): FrameChunk | undefined {
     const chunk = this.#chunkFor(byteLength);
     if (chunk !== undefined) this.#add(chunk, byteLength);
     return chunk;
@@ -64,7 +64,7 @@ export class FrameQueue {
    * `keep`, so that other frames lie elsewhere. Undefined when the frame is too long for a chunk, or the peer's share
    * has no room.
    */
-  reserve(mostBytes: number): Chunk | undefined {
+  reserve(mostBytes: number): FrameChunk | undefined {
     const chunk = mostBytes > chunkBytes / 2 ? undefined : this.#chunkFor(mostBytes);
     if (chunk === undefined) return undefined;
     this.#reserved = chunk;
@@ -75,13 +75,13 @@ export class FrameQueue {
 
   /** Sets the length of the frame in the reserved chunk. 0: no frame. */
   keep(byteLength: number): void {
-    const chunk = this.#reserved as Chunk;
+    const chunk = this.#reserved as FrameChunk;
     this.#reserved = undefined;
     chunk.used = this.reservedAt;
     if (byteLength > 0) this.#add(chunk, byteLength);
   }
 
-  #chunkFor(byteLength: number): Chunk | undefined {
+  #chunkFor(byteLength: number): FrameChunk | undefined {
     const last = this.isEmpty ? undefined : this.#chunks.at(-1);
     if (last !== undefined && last.used + byteLength <= last.bytes.byteLength) return last;
     const isLong = byteLength > chunkBytes / 2;
@@ -92,7 +92,7 @@ export class FrameQueue {
     return chunk;
   }
 
-  #add(chunk: Chunk, byteLength: number): void {
+  #add(chunk: FrameChunk, byteLength: number): void {
     chunk.used += byteLength;
     chunk.frames++;
     this.bytes += byteLength;
@@ -136,7 +136,7 @@ export class FrameQueue {
 
   clear(): void {
     for (let i = this.#first; i < this.#chunks.length; i++) {
-      const chunk = this.#chunks[i] as Chunk;
+      const chunk = this.#chunks[i] as FrameChunk;
       this.#share.give(chunk.bytes.byteLength);
       if (chunk !== this.#reserved) spare(chunk);
     }

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { frameKind, senderState } from "../../wire/frame.ts";
 import { type FrameSpec, messageOf } from "../connection/fake-services.test-support.ts";
-import { Inbox, type Receiver } from "./inbox.ts";
-import { MessageTurns } from "./message-turns.ts";
+import { Inbox, MessageTurns, type Receiver } from "./inbox.ts";
 
 const keepaliveFrame = { kind: frameKind.pong, method: senderState.busy };
 

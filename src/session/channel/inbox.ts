@@ -1,4 +1,7 @@
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Counters } from "../../base/observe/counters.ts";
+import { realTimers } from "../../base/time/real-timers.ts";
+import type { Port } from "../../fabric/port.ts";
 import { type NotOpened, notOpened } from "../../security/sealing/message-opener.ts";
 import { looksSealed, looksUnnumbered, sealedTagBytes } from "../../security/sealing/sealed-message.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
@@ -11,7 +14,6 @@ import {
   sealedMagic,
   unnumbered,
 } from "../../wire/message.ts";
-import type { Deferred, MessageTurns, TurnTaker } from "./message-turns.ts";
 
 const half = 2 ** 31;
 const keepaliveBytes = messageHeaderBytes + frameHeaderBytes;
@@ -20,8 +22,16 @@ const keepaliveBytes = messageHeaderBytes + frameHeaderBytes;
 const mostForgeries = 2 ** 20;
 
 /** The session of an inbox. */
-export interface Receiver extends TurnTaker {
+export interface Receiver {
+  readonly port: Pick<Port, "slab" | "slabView" | "takeSlot" | "returnSlot">;
+  readonly account: PeerAccount;
   readonly services: { readonly counters: Counters };
+  /** The number of open calls, streams included. */
+  readonly openWork: number;
+  heardMs: number;
+  readonly nowMs: number;
+  /** Takes a message apart. */
+  receive(offset: number, bytes: number): void;
   /** Takes a message after `lost` missing messages. `lost` 0: its number is a fault. */
   receiveOutOfOrder(offset: number, bytes: number, lost: number): void;
   /**
@@ -30,6 +40,8 @@ export interface Receiver extends TurnTaker {
    */
   takeClearRefusal(offset: number, bytes: number): boolean;
   fault(text: string): void;
+  /** The peer sends more than it is entitled to. */
+  onFlood(frames: number): void;
   /** `count` messages did not open. */
   onForgeries(count: number): void;
 }
@@ -42,12 +54,15 @@ export interface Receiver extends TurnTaker {
  * The network path sees index and nonce of a sealed session. So nothing in a sealed message is trusted before it has
  * opened. A message that does not open is counted and has no other effect.
  */
-export class Inbox implements Deferred {
+export class Inbox {
   readonly session: Receiver;
+  // The messages beyond the session's turn. Only the turns set these fields.
+  /** Copies of messages, oldest first. Messages before `next` have been taken. */
   readonly deferred: Uint8Array[] = [];
   next = 0;
   deferredFrames = 0;
   deferredBytes = 0;
+  /** The number of frames that the session delivered in the turn `turn`. */
   turn = 0;
   framesInTurn = 0;
   /** The number of the next message in the clear. */
@@ -147,3 +162,120 @@ export class Inbox implements Deferred {
 function isUnnumberedKeepalive(view: DataView, offset: number, bytes: number, number: number): boolean {
   return number === unnumbered && bytes === keepaliveBytes && isKeepalive(view, offset + messageHeaderBytes);
 }
+
+/**
+ * The frames of one session that are taken in a turn before those of others. The lower number holds after `lateTurn`
+ * frames in the turn.
+ */
+const framesInTurn = 512;
+const framesInLateTurn = 64;
+const lateTurn = 4096;
+/** The time for deferred messages in one turn, in milliseconds. Other messages wait at most so long. */
+const deferredMs = 2;
+/** The memory of a message's copy beside its bytes. A message may be as short as one frame. */
+const copyBytes = 256;
+/** The most frames of an honest peer on their way: those of its calls, its answers, and the items of streams. */
+const mostFrames = 65_536;
+const mostItemsOfCall = 4096;
+
+/**
+ * Lets sessions take turns. Messages are taken apart as they arrive, until one session has used up its part of the
+ * turn. Its further messages are copied, and taken after the messages of all other sessions. So a peer that sends too
+ * much delays itself. A message of another peer waits for a few milliseconds at most. The copies count as incoming
+ * bytes in the peer's share of `maxPullBytes`. Messages of the only session are not deferred.
+ */
+export class MessageTurns {
+  #turn = 1;
+  #inTurn = 0;
+  /** Inboxes of sessions with deferred messages, in turn. */
+  #waiting: Inbox[] = [];
+  readonly #mostFrames: number;
+
+  /** `maxRequests`: the most requests that one peer may have in flight. */
+  constructor(maxRequests: number) {
+    this.#mostFrames = mostFrames + 4 * maxRequests;
+  }
+
+  /** Takes a message of `frames` frames apart: now, or when its session has a turn again. */
+  take(inbox: Inbox, offset: number, bytes: number, frames: number): void {
+    if (inbox.turn !== this.#turn) {
+      inbox.turn = this.#turn;
+      inbox.framesInTurn = 0;
+    }
+    inbox.framesInTurn += frames;
+    this.#inTurn += frames;
+    const most = this.#inTurn < lateTurn ? framesInTurn : framesInLateTurn;
+    const fits = inbox.framesInTurn <= most || inbox.framesInTurn === frames;
+    if (fits && inbox.deferred.length === 0) inbox.session.receive(offset, bytes);
+    else this.#defer(inbox, offset, bytes, frames);
+  }
+
+  #defer(inbox: Inbox, offset: number, bytes: number, frames: number): void {
+    const { session } = inbox;
+    const most = this.#mostFrames + mostItemsOfCall * session.openWork;
+    if (inbox.deferredFrames + frames > most || !session.account.pulls.take(bytes + copyBytes))
+      return session.onFlood(inbox.deferredFrames + frames);
+    if (inbox.deferred.length === 0) this.#waiting.push(inbox);
+    session.heardMs = session.nowMs;
+    inbox.deferred.push(Uint8Array.prototype.slice.call(session.port.slab, offset, offset + bytes));
+    inbox.deferredFrames += frames;
+    inbox.deferredBytes += bytes + copyBytes;
+  }
+
+  /**
+   * Called when all messages of this turn have been delivered. Sessions with deferred messages take turns for a while,
+   * one message each. True when sessions are left that can continue.
+   */
+  readonly endTurn = (): boolean => {
+    this.#turn++;
+    this.#inTurn = 0;
+    if (this.#waiting.length === 0) return false;
+    const untilMs = realTimers.now() + deferredMs;
+    for (let inbox = this.#waiting.shift(); inbox !== undefined; inbox = this.#waiting.shift()) {
+      const took = this.#next(inbox);
+      if (inbox.deferred.length > 0) this.#waiting.push(inbox);
+      // A returned send slot starts the next turn.
+      if (!took) return false;
+      if (realTimers.now() >= untilMs) break;
+    }
+    return this.#waiting.length > 0;
+  };
+
+  /** Takes all deferred messages of a session: its peer is gone, and its earlier messages still count. */
+  finish(inbox: Inbox): void {
+    while (inbox.deferred.length > 0 && this.#next(inbox));
+  }
+
+  /** The session has ended. */
+  drop(inbox: Inbox): void {
+    inbox.session.account.pulls.give(inbox.deferredBytes);
+    inbox.deferred.length = 0;
+    inbox.next = 0;
+    inbox.deferredFrames = 0;
+    inbox.deferredBytes = 0;
+  }
+
+  /** Takes one message. False without a slot for it: sessions read messages in the port's slab. */
+  #next(inbox: Inbox): boolean {
+    const { session, deferred } = inbox;
+    const { port } = session;
+    if (deferred.length === 0) return true;
+    const slot = port.takeSlot();
+    if (slot < 0) return false;
+    const message = deferred[inbox.next] as Uint8Array;
+    deferred[inbox.next++] = taken;
+    port.slab.set(message, slot);
+    inbox.deferredFrames -= port.slabView.getUint16(slot + 2, true);
+    inbox.deferredBytes -= message.byteLength + copyBytes;
+    session.account.pulls.give(message.byteLength + copyBytes);
+    if (inbox.next === deferred.length) {
+      deferred.length = 0;
+      inbox.next = 0;
+    }
+    session.receive(slot, message.byteLength);
+    port.returnSlot(slot);
+    return true;
+  }
+}
+
+const taken = new Uint8Array(0);

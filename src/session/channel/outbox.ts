@@ -20,7 +20,7 @@ import {
 } from "../../wire/frame.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, mostNumber, Nonce, writeMessageHeader } from "../../wire/message.ts";
-import { type Chunk, FrameQueue } from "./frame-queue.ts";
+import { type FrameChunk, FrameQueue } from "./frame-queue.ts";
 
 /** The events of an outbox, for its session. */
 export interface OutboxListener {
@@ -45,7 +45,7 @@ export interface OutboxListener {
  * Keeps the body of a call's frame for the peer to pull. Throws when it cannot. The body lies in body memory, which the
  * keeper then owns.
  */
-export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
+export type OfferBody = (body: Uint8Array, callId: number) => RendezvousBody;
 
 /**
  * With less room left in a message, the next value begins another message. Most values fit then, and the others are
@@ -236,7 +236,7 @@ export class Outbox implements SendListener, Flushable {
   value(
     head: FrameHead,
     value: unknown,
-    offer: Offer,
+    offer: OfferBody,
     regions?: RegionCodec & { readonly flags: number },
     prefix: Uint8Array = noBytes,
     mostBytes = Number.POSITIVE_INFINITY,
@@ -275,7 +275,7 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /** A frame with the descriptor of a body that is too long for a message. */
-  #offered(head: FrameHead, flags: number, body: Uint8Array, offer: Offer, prefix: Uint8Array): void {
+  #offered(head: FrameHead, flags: number, body: Uint8Array, offer: OfferBody, prefix: Uint8Array): void {
     const kept = inBodyMemory(body);
     let descriptor: Uint8Array;
     try {
@@ -292,7 +292,7 @@ export class Outbox implements SendListener, Flushable {
    * A chunk in which a waiting value can be encoded. Undefined when that is not certain, for instance between `hold`
    * and `resume`.
    */
-  #chunkFor(before: number): Chunk | undefined {
+  #chunkFor(before: number): FrameChunk | undefined {
     if (this.#closed || this.isEncoding || this.#held !== undefined) return undefined;
     // Room for twice the last value, because a value that outgrows the chunk is copied twice.
     return this.#waiting.reserve(before + Math.max(leastRoom, 2 * this.valueBytes));
@@ -304,7 +304,7 @@ export class Outbox implements SendListener, Flushable {
     value: unknown,
     regions: RegionCodec | undefined,
     limit: number,
-    chunk: Chunk | undefined,
+    chunk: FrameChunk | undefined,
   ): Encoded {
     // A call from inside another value is refused there.
     if (this.isEncoding) return encodeAt(target, start, value, regions, limit);
@@ -473,7 +473,7 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /** Fills in the last frame of a chunk, with its body already in place. */
-  #fill(chunk: Chunk, head: FrameHead, flags: number, prefix: Uint8Array, bodyBytes: number): void {
+  #fill(chunk: FrameChunk, head: FrameHead, flags: number, prefix: Uint8Array, bodyBytes: number): void {
     if (!this.#listener.isWatched) this.#listener.watch();
     const at = chunk.used - alignFrame(frameHeaderBytes + bodyBytes);
     writeHead(chunk.view, at, head, flags, bodyBytes);

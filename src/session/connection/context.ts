@@ -9,7 +9,7 @@ import type { Greeting, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Outbox } from "../channel/outbox.ts";
 import type { SuspicionListener, WatchedSession } from "../liveness/watched-session.ts";
-import type { EngineServices, Served } from "./engine-services.ts";
+import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { MethodNumbers } from "./method-numbers.ts";
 import type { RendezvousOffers } from "./rendezvous.ts";
@@ -24,7 +24,7 @@ export interface SessionIdentity {
   /** The memory that the peer makes this engine hold. Default: an account of the session alone. */
   readonly account?: PeerAccount;
   /** The services of this side for the peer. Default: the services for connected peers. */
-  readonly served?: Served | undefined;
+  readonly served?: OfferedServices | undefined;
   /** The peer has connected and must still prove its identity: it counts as no session. Default false. */
   readonly isStranger?: boolean;
 }
@@ -68,7 +68,7 @@ export interface SessionContext extends WatchedSession {
   /** The keys of a session with sealed messages, for both directions. */
   readonly ciphers: SessionCiphers | undefined;
   /** The services of this side for the peer. */
-  readonly served: Served;
+  readonly served: OfferedServices;
   /** The methods of the peer. */
   readonly methods: MethodNumbers;
   /** The window, as set by the side that opened it. */

@@ -11,11 +11,11 @@ import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { LinkServices } from "../../transfer/control/peer-link.ts";
 import type { ServiceTable, ToldHealth } from "../../wire/handshake.ts";
-import type { DeferredGoodbye } from "../liveness/teardown.ts";
+import type { Teardown } from "../liveness/teardown.ts";
 import type { DrainGate } from "./drain-gate.ts";
 
 /** The services that one side of a session serves to the other. The list only grows. */
-export interface Served {
+export interface OfferedServices {
   /** The table for the peer. */
   readonly services: ServiceTable;
   /** Served methods by the number that `services` gives them. */
@@ -34,7 +34,7 @@ export interface EngineServices extends LinkServices {
   readonly metrics: CallMetrics;
   readonly quarantine: Quarantine;
   /** Goodbyes that wait for transfers under way. */
-  readonly goodbyes: Set<DeferredGoodbye>;
+  readonly goodbyes: Set<Teardown>;
   /** The requests of peers that are open here. */
   readonly credits: RequestCredits;
   /** Bytes of incoming bodies that this engine holds for peers. */
@@ -57,7 +57,7 @@ export interface EngineServices extends LinkServices {
   /** Runs around every call that this engine makes. */
   readonly clientMiddleware: readonly Middleware[];
   /** The services for connected peers. */
-  readonly served: Served;
+  readonly served: OfferedServices;
   /** Control methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
   /** The services that do not serve. Undefined before the first change of health. */

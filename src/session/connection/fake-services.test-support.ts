@@ -20,7 +20,7 @@ import { encode } from "../../wire/encode-value.ts";
 import { frameHeaderBytes, writeHead } from "../../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
-import type { DeferredGoodbye } from "../liveness/teardown.ts";
+import type { Teardown } from "../liveness/teardown.ts";
 import type { SessionWatch, WatchedSession } from "../liveness/watched-session.ts";
 import type { EngineServices } from "./engine-services.ts";
 import type { Session, SessionTerms } from "./session.ts";
@@ -40,7 +40,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly quarantine = new Quarantine();
   readonly limits: EngineLimits;
   readonly credits: RequestCredits;
-  readonly goodbyes = new Set<DeferredGoodbye>();
+  readonly goodbyes = new Set<Teardown>();
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
   readonly decodeBudget: ByteBudget;

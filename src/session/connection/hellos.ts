@@ -45,7 +45,7 @@ interface Strangers {
 }
 
 /** One message to a peer without a session. Only the address is kept, until the message has left. */
-export class Answer implements OutboxListener {
+export class LoneMessage implements OutboxListener {
   readonly isWatched = true;
   readonly bodyLimit = 0;
   readonly counters: EngineServices["counters"];
@@ -400,7 +400,11 @@ export class Hellos {
     const leaving = port.gauges().addresses - addresses;
     const address = leaving < mostLeaving ? this.#admit(port, path) : undefined;
     if (address !== undefined)
-      new Answer(port, address, services, lastNumber).say(path, { kind, method: 0, callId: 0, word }, body);
+      new LoneMessage(port, address, services, lastNumber).say(
+        path,
+        { kind, method: 0, callId: 0, word },
+        body,
+      );
   }
 
   #admit(port: Port, path: ReturnPath): number | undefined {

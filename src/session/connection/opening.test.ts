@@ -11,7 +11,7 @@ import type { TlsExchangeListener } from "../../security/tls-exchange.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { packTerms, type SecureHello, withTerms } from "../../wire/hello.ts";
 import { Nonce } from "../../wire/message.ts";
-import { MessageTurns } from "../channel/message-turns.ts";
+import { MessageTurns } from "../channel/inbox.ts";
 import type { ShareOfTime } from "../opening/share-of-time.ts";
 import { FakePort, takeApart } from "./fake-port.test-support.ts";
 import { FakeServices, type FrameSpec, messageOf, peerGreeting } from "./fake-services.test-support.ts";

@@ -10,11 +10,11 @@ import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "../../wire/message.ts";
-import { MessageTurns } from "../channel/message-turns.ts";
+import { MessageTurns } from "../channel/inbox.ts";
 import type { SessionWatch } from "../liveness/watched-session.ts";
 import { disconnected } from "../opening/end-reasons.ts";
 import { PeerProofs } from "../opening/peer-proofs.ts";
-import type { EngineServices, Served } from "./engine-services.ts";
+import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
 import type { Session, SessionTerms } from "./session.ts";
 import { Sessions } from "./sessions.ts";
@@ -40,7 +40,7 @@ export interface ConnectRequest {
   readonly totalMs?: number;
   readonly window?: WindowLimits;
   /** The services of this side for the peer. */
-  readonly served: Served;
+  readonly served: OfferedServices;
   /** The nonce of a former hello that was not answered in time. */
   readonly repeats?: Greeting["nonce"] | undefined;
   /** The name that the peer of a sealed session must prove. Undefined: the host of its URL. */

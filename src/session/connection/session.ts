@@ -16,13 +16,13 @@ import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../
 import { Inbox } from "../channel/inbox.ts";
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
 import { keepalive } from "../liveness/keepalive.ts";
-import { PeerState } from "../liveness/peer-state.ts";
+import { PingState } from "../liveness/ping-state.ts";
 import { Teardown } from "../liveness/teardown.ts";
 import type { EndOptions, SessionState, SessionWatch } from "../liveness/watched-session.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
 import type { SessionIdentity, SessionObserver } from "./context.ts";
-import type { EngineServices, Served } from "./engine-services.ts";
+import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
@@ -61,9 +61,9 @@ export class Session implements OpeningSession, OutboxListener {
   peerName: string;
   readonly account: PeerAccount;
   readonly window: WindowLimits;
-  readonly served: Served;
+  readonly served: OfferedServices;
   readonly methods = new MethodNumbers();
-  readonly remoteState: PeerState = new PeerState(this);
+  readonly remoteState: PingState = new PingState(this);
   readonly outbox: Outbox;
   readonly inbox: Inbox = new Inbox(this);
   readonly bodies: IncomingBodies;

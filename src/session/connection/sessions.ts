@@ -5,7 +5,7 @@ import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/security-options.ts";
 import { Nonce } from "../../wire/message.ts";
-import type { EngineServices, Served } from "./engine-services.ts";
+import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
 /** Above this share of `maxSessions`, peers with nothing open are asked once in so many bounds of the heartbeat. */
@@ -63,7 +63,7 @@ export class Sessions implements Iterable<Session> {
       isStranger = false,
     }: {
       readonly window?: WindowLimits | undefined;
-      readonly served?: Served | undefined;
+      readonly served?: OfferedServices | undefined;
       readonly isStranger?: boolean;
     } = {},
   ): Session {

@@ -3,7 +3,7 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { PeerState, type PingingSession } from "./peer-state.ts";
+import { type PingingSession, PingState } from "./ping-state.ts";
 import type { EndOptions } from "./watched-session.ts";
 
 const boundMs = 1000;
@@ -15,7 +15,7 @@ class Watched {
   isSending = false;
   isWatched = false;
   readonly outbox = { framesLeft: 0 };
-  readonly remoteState = new PeerState(this as unknown as PingingSession);
+  readonly remoteState = new PingState(this as unknown as PingingSession);
   heardMs = 0;
   pings = 0;
   stalledMs = 0;

@@ -11,14 +11,14 @@ import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 const newcomerBounds = 5;
 
 /** A peer that must send a message, though nothing is open with it. */
-interface Awaited {
+interface AwaitedPeer {
   /** The assumed time of the last message. Only a later message is a sign of life. */
   readonly heardMs: number;
   readonly isNewcomer: boolean;
 }
 
 /** A ping without an answer, on the time of the clock. */
-interface Asked {
+interface OpenPing {
   /** When it left. */
   readonly atMs: number;
   /** The time when the answer is so late that the peer is suspected. */
@@ -51,11 +51,11 @@ export class Heartbeat implements SessionWatch {
   readonly #poll: () => void;
   readonly #sessions = new Set<WatchedSession>();
   /** Sessions that were asked or welcomed, and have received no message since. */
-  readonly #awaited = new Map<WatchedSession, Awaited>();
+  readonly #awaited = new Map<WatchedSession, AwaitedPeer>();
   /** The failure detector of each session's peer. */
   readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
   /** Sessions with an open ping, and sessions whose peer is suspected. */
-  readonly #asked = new Map<WatchedSession, Asked>();
+  readonly #asked = new Map<WatchedSession, OpenPing>();
   readonly #suspected = new Set<WatchedSession>();
   /** One timer for all open pings. It fires no later than the first late answer. */
   #cancelDoubt: (() => void) | undefined;

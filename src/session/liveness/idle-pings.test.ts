@@ -1,22 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
-import { IdlePings, type IdleSession } from "./idle-pings.ts";
+import { IdlePings } from "./idle-pings.ts";
+import type { WatchedSession } from "./watched-session.ts";
 
 const everyMs = 1000;
 
 function setUp() {
   const clock = new FakeClock(0);
-  const sessions = new Set<IdleSession>();
+  const sessions = new Set<WatchedSession>();
   const pingedMs: number[] = [];
   const pings = new IdlePings(clock, everyMs, { probe: () => void pingedMs.push(clock.now()) }, sessions);
-  const open = (given: Partial<IdleSession> = {}) => {
-    const session = { state: "open", wasHeard: true, isWatched: false, ...given } as IdleSession;
+  const open = (given: Partial<WatchedSession> = {}) => {
+    const session = { state: "open", wasHeard: true, isWatched: false, ...given } as WatchedSession;
     sessions.add(session);
     pings.onOpened();
     return session;
   };
   /** From now on the peer answers each ping, if `answers`. */
-  const run = (session: IdleSession, ms: number, answers: boolean) => {
+  const run = (session: WatchedSession, ms: number, answers: boolean) => {
     for (let at = 0; at < ms; at += 100) {
       const before = pingedMs.length;
       clock.advance(100);

@@ -1,12 +1,6 @@
 import type { Clock } from "../../base/time/clock.ts";
 import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 
-/** A session that is pinged while nothing is open on it. */
-export interface IdleSession extends WatchedSession {
-  /** A message of the peer has come. Set by the session, cleared here. */
-  wasHeard: boolean;
-}
-
 /**
  * Pings idle peers, for networks that drop idle connections (`keepaliveMs`). A peer that does not answer is lost, as
  * with the heartbeat.
@@ -19,14 +13,14 @@ export class IdlePings {
   readonly #clock: Clock;
   readonly #tickMs: number;
   readonly #watch: Pick<SessionWatch, "probe">;
-  readonly #sessions: Iterable<IdleSession>;
+  readonly #sessions: Iterable<WatchedSession>;
   #cancelTimer: (() => void) | undefined;
 
   constructor(
     clock: Clock,
     everyMs: number,
     watch: Pick<SessionWatch, "probe">,
-    sessions: Iterable<IdleSession>,
+    sessions: Iterable<WatchedSession>,
   ) {
     this.#clock = clock;
     this.#tickMs = everyMs / 2;

@@ -4,7 +4,7 @@ import { senderState } from "../../wire/frame.ts";
 import type { SessionObserver } from "../connection/context.ts";
 import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { PeerState, type PingingSession } from "./peer-state.ts";
+import { type PingingSession, PingState } from "./ping-state.ts";
 
 const boundMs = 1000;
 
@@ -28,7 +28,7 @@ function setUp() {
     isSending: false,
     isWatched: false,
     heardMs: 0,
-    remoteState: new PeerState({ outbox: { framesLeft: 0 } } as PingingSession),
+    remoteState: new PingState({ outbox: { framesLeft: 0 } } as PingingSession),
     peerName: "the peer",
     observer,
     ping() {

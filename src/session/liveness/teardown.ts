@@ -11,17 +11,11 @@ const lastMessagesMs = 1000;
  */
 const goodbyeMs = 250;
 
-/** A goodbye that waits for transfers under way in the peer's memory. */
-export interface DeferredGoodbye {
-  /** Sends it now. */
-  sayNow(): void;
-}
-
 /** The engine's services for the end of a session. */
 interface TeardownServices {
   readonly realClock: Clock;
   readonly quarantine: Quarantine;
-  readonly goodbyes: Set<DeferredGoodbye>;
+  readonly goodbyes: Set<Teardown>;
 }
 
 /**
@@ -33,7 +27,7 @@ interface TeardownServices {
  * - The peer's address: kept until the last messages have left and, on a port that reports deaths, while the peer may
  *   touch memory. Otherwise its death would not be reported.
  */
-export class Teardown implements DeferredGoodbye {
+export class Teardown {
   readonly #port: Port;
   readonly #address: number;
   readonly #services: TeardownServices;

@@ -1,5 +1,5 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import type { PeerState } from "./peer-state.ts";
+import type { PingState } from "./ping-state.ts";
 
 /**
  *   opening   from the first byte on, until both sides have greeted each other (docs/design/sessions.md has its steps)
@@ -33,7 +33,7 @@ export interface WatchedSession {
   readonly peerName: string;
   readonly state: SessionState;
   /** The peer's state from pings and pongs, and whether it has received the messages of this side. */
-  readonly remoteState: PeerState;
+  readonly remoteState: PingState;
   readonly observer: SuspicionListener | undefined;
   /** The time of the last message, on the heartbeat's clock. */
   heardMs: number;
@@ -41,6 +41,8 @@ export interface WatchedSession {
   readonly heardBytes: number;
   /** The value of `heardBytes` at the last look. Only the heartbeat sets it. */
   seenBytes: number;
+  /** A message of the peer has come. The session sets it, the pings of idle peers clear it. */
+  wasHeard: boolean;
   /** The heartbeat watches the session. Only the heartbeat sets it. */
   isWatched: boolean;
   /** Something is open, so the peer's death matters. */

@@ -13,10 +13,10 @@ export const leastStayMs = 1000;
 const minuteMs = 60_000;
 
 /** A hello is answered, must come again with a cookie, may wait for a place, or is dropped. */
-export type Admission = "answer" | "retry" | "wait" | "full";
+export type HelloVerdict = "answer" | "retry" | "wait" | "full";
 
 /** The place of a handshake. */
-interface Place {
+interface HandshakePlace {
   readonly address: string;
   readonly host: string;
   /** The hello came with a cookie, so the peer receives at its return address. */
@@ -27,7 +27,7 @@ interface Place {
 }
 
 /** A hello with a cookie that waits for a place. */
-interface Waiting {
+interface WaitingHandshake {
   readonly host: string;
   readonly sinceMs: number;
   readonly accept: () => void;
@@ -51,10 +51,10 @@ export class HandshakePlaces {
   readonly #clock: Clock;
   readonly #secret = randomBytes(32);
   /** By host, oldest first. */
-  readonly #byHost = new Map<string, Set<Place>>();
+  readonly #byHost = new Map<string, Set<HandshakePlace>>();
   readonly #byAddress = new Map<string, number>();
   /** By return address, oldest first. */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, WaitingHandshake>();
   #taken = 0;
   #isServing = false;
   #cancelTimer: (() => void) | undefined;
@@ -75,7 +75,7 @@ export class HandshakePlaces {
     return this.#waiting.size;
   }
 
-  admit(path: ReturnPath, cookie: Uint8Array | undefined): Admission {
+  admit(path: ReturnPath, cookie: Uint8Array | undefined): HelloVerdict {
     const proven = this.isProven(path, cookie);
     if (this.#taken * 2 > this.#most && !proven) return "retry";
     if ((this.#byAddress.get(keyOf(path)) ?? 0) >= mostForAddress) return "full";
@@ -132,7 +132,7 @@ export class HandshakePlaces {
     this.#cancelTimer?.();
   }
 
-  #give(place: Place): void {
+  #give(place: HandshakePlace): void {
     const { host, address } = place;
     const ofHost = this.#byHost.get(host);
     if (ofHost?.delete(place) !== true) return;
@@ -165,8 +165,8 @@ export class HandshakePlaces {
   }
 
   /** The next hello: the oldest of the host with the fewest places. */
-  #next(nowMs: number): [string, Waiting] | undefined {
-    let next: [string, Waiting] | undefined;
+  #next(nowMs: number): [string, WaitingHandshake] | undefined {
+    let next: [string, WaitingHandshake] | undefined;
     let fewest = Number.POSITIVE_INFINITY;
     for (const entry of this.#waiting) {
       const [address, { host, sinceMs }] = entry;
@@ -183,7 +183,7 @@ export class HandshakePlaces {
   /** Makes a place free for the host. Returns 0, or the time in milliseconds until a place can be free. */
   #makeRoom(host: string, nowMs: number): number {
     if (this.#taken < this.#most) return 0;
-    let largest: Set<Place> = new Set();
+    let largest: Set<HandshakePlace> = new Set();
     for (const places of this.#byHost.values()) if (places.size > largest.size) largest = places;
     const victim = [...largest].find(({ proven }) => !proven) ?? [...largest][0];
     if (victim === undefined) return leastStayMs;

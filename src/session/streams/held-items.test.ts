@@ -15,7 +15,7 @@ function setUp() {
     remote: { bodyStallMs: 400 },
     services: { realClock: clock },
   } as unknown as SessionContext;
-  const held = () => new HeldItems(session, { onStillHeld: () => void told.push(clock.now() - 1000) });
+  const held = () => new HeldItems(session, () => void told.push(clock.now() - 1000));
   const item = (name: string, bytes: number) => () => share.take(bytes) && taken.push(name) > 0;
   return { clock, share, told, taken, held, item };
 }

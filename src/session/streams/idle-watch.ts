@@ -2,7 +2,7 @@ import type { Clock } from "../../base/time/clock.ts";
 import { type DeadlineWheel, Timed } from "../../base/time/deadline-wheel.ts";
 
 /** A side of a stream with an idle bound. */
-export interface Watched {
+export interface WatchedSide {
   /** This side waits for the peer, and does not itself keep the peer from continuing. */
   readonly waitsForPeer: boolean;
   /** The number of the stream's frames from the peer. */
@@ -10,7 +10,7 @@ export interface Watched {
 }
 
 /** A side that ends when its peer has been silent for the whole bound. */
-export interface IdleListener extends Watched {
+export interface IdleListener extends WatchedSide {
   onIdle(): void;
 }
 
@@ -53,7 +53,7 @@ export class SilenceTimer {
    * come, any time before the check that saw it first. A process that stood still has not read its messages: a long gap
    * between two checks counts as two steps.
    */
-  look({ waitsForPeer, framesReceived }: Watched, nowMs: number): boolean {
+  look({ waitsForPeer, framesReceived }: WatchedSide, nowMs: number): boolean {
     const passedMs = Math.min(nowMs - this.#lookedMs, 2 * this.#stepMs);
     this.#lookedMs = nowMs;
     if (!waitsForPeer) this.#quietMs = notWaiting;

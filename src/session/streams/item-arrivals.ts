@@ -34,7 +34,7 @@ interface Pull {
  * The item frames that one request's stream receives: checked, counted against the credits, decoded or pulled. The
  * class extends its credits, which saves an object for each open stream.
  */
-export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHolder {
+export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   readonly #session: SessionContext;
   readonly #kind: number;
   readonly #callId: number;
@@ -150,7 +150,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
   }
 
   /** Sends a grant of no credits: a frame for the stream is enough. */
-  onStillHeld(): void {
+  #sayStillHeld(): void {
     if (this.#closed || this.#session.state !== "open") return;
     this.#sayCredits(0, 0);
     this.#session.services.progress.wake();
@@ -249,7 +249,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHold
       owner.onPullEnded();
     };
     // A slow consumer does not lose its stream: an item without room in the peer's share waits at the peer.
-    this.#held ??= new HeldItems(session, this);
+    this.#held ??= new HeldItems(session, () => this.#sayStillHeld());
     this.#held.add(() => {
       if (owner.drops || this.#closed || session.state === "ended") {
         if (session.state === "ended") onSessionEnded();
@@ -287,13 +287,7 @@ function budgetedBytes(budget: ByteShare, windowBytes: number): number {
 }
 
 /** Tries to take a waiting item. True when it is done. */
-type Attempt = () => boolean;
-
-/** The holder of a stream's waiting items. */
-export interface ItemHolder {
-  /** The peer must be notified that they still wait. */
-  onStillHeld(): void;
-}
+type TakeItem = () => boolean;
 
 /**
  * The long items of one direction of a stream that wait at their sender, oldest first, because the peer's share has no
@@ -302,17 +296,18 @@ export interface ItemHolder {
  */
 export class HeldItems implements RoomWaiter {
   readonly #session: SessionContext;
-  readonly #holder: ItemHolder;
-  readonly #attempts: Attempt[] = [];
+  readonly #onStillHeld: () => void;
+  readonly #attempts: TakeItem[] = [];
   #cancelTimer: (() => void) | undefined;
 
-  constructor(session: SessionContext, holder: ItemHolder) {
+  /** `onStillHeld` notifies the peer that items still wait. */
+  constructor(session: SessionContext, onStillHeld: () => void) {
     this.#session = session;
-    this.#holder = holder;
+    this.#onStillHeld = onStillHeld;
   }
 
   /** Tries now, unless other items wait, and again whenever there may be room. */
-  add(attempt: Attempt): void {
+  add(attempt: TakeItem): void {
     if (this.#attempts.length === 0 && attempt()) return;
     if (this.#attempts.push(attempt) > 1) return;
     this.#session.account.pulls.budget.wait(this);
@@ -335,7 +330,7 @@ export class HeldItems implements RoomWaiter {
     const { remote, services } = this.#session;
     const sayMs = (remote?.bodyStallMs ?? defaultBodyStallMs) / 4;
     const say = () => {
-      this.#holder.onStillHeld();
+      this.#onStillHeld();
       this.#arm();
     };
     this.#cancelTimer = services.realClock.timer(sayMs, say, true);

@@ -26,7 +26,7 @@ export interface ReceiverOwner {
   onArrival?(): void;
 }
 
-type Waiter = (
+type NextReader = (
   result: IteratorResult<unknown, undefined> | PromiseLike<IteratorResult<unknown, undefined>>,
 ) => void;
 
@@ -60,8 +60,8 @@ export class ItemReceiver implements ItemReader {
   /** The number of the first item, by which a pulled item finds its place. */
   #first = 0;
   /** The first reader that waits for an item. More readers are rare. */
-  #waiter: Waiter | undefined;
-  #otherWaiters: Waiter[] | undefined;
+  #waiter: NextReader | undefined;
+  #otherWaiters: NextReader[] | undefined;
   #ended = false;
   #discarded = false;
   #error: RpcError | undefined;
@@ -203,8 +203,8 @@ export class ItemReceiver implements ItemReader {
   }
 
   /** Removes the reader that has waited longest. */
-  #nextWaiter(): Waiter {
-    const waiter = this.#waiter as Waiter;
+  #nextWaiter(): NextReader {
+    const waiter = this.#waiter as NextReader;
     this.#waiter = this.#otherWaiters?.shift();
     return waiter;
   }

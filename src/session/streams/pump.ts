@@ -13,7 +13,7 @@ import type { ItemProducer, ItemSender } from "./item-sender.ts";
 /** The form in which a pump sends an item: a server sends the schema's result, a client sends the original item. */
 export type PumpMode = "parsed" | "original";
 
-type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>;
+type SourceIterator = Iterator<unknown> | AsyncIterator<unknown>;
 
 const nothing = Symbol("nothing");
 
@@ -23,7 +23,7 @@ const nothing = Symbol("nothing");
  * saves an object for each open stream.
  */
 export abstract class Pump implements ItemProducer {
-  readonly #iterator: AnyIterator;
+  readonly #iterator: SourceIterator;
   readonly #validator: Validator;
   readonly #mode: PumpMode;
   #sender: ItemSender | undefined;
@@ -177,7 +177,7 @@ function isResult(
   return typeof (result as { then?: unknown }).then !== "function";
 }
 
-function iteratorOf(source: unknown): AnyIterator {
+function iteratorOf(source: unknown): SourceIterator {
   const iterable = source as
     | { [Symbol.asyncIterator]?: unknown; [Symbol.iterator]?: unknown }
     | null

@@ -1,7 +1,7 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { realClock } from "../../base/time/clock.ts";
 import { builtin } from "../../wire/builtin.ts";
-import { ChunkedTransfer, Turns } from "../chunked-transfer.ts";
+import { ChunkedTransfer, TransferTurns } from "../chunked-transfer.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type {
   PieceCiphers,
@@ -43,7 +43,7 @@ export class SessionMover implements SealedMover {
   readonly #gets: PieceWindow;
   readonly #puts: PieceWindow;
   readonly #inline: SealedWay = {
-    turns: new Turns(),
+    turns: new TransferTurns(),
     hasRoom: true,
     move: (transfer, piece) => this.#moveInline(transfer, piece),
   };
@@ -166,7 +166,7 @@ function numbersOf({ ranges }: Piece): unknown[] {
 
 /** The way of a sealed transfer's pieces. */
 interface SealedWay {
-  readonly turns: Turns;
+  readonly turns: TransferTurns;
   readonly hasRoom: boolean;
   move(transfer: SealedTransfer, piece: Piece): Promise<void>;
 }
@@ -241,7 +241,7 @@ type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: (
  * is requested when the ciphertext of one has been read. It is sealed and read while the former one is opened.
  */
 class PieceWindow implements SealedWay {
-  readonly turns = new Turns();
+  readonly turns = new TransferTurns();
   readonly #move: Move;
   readonly #onRest: () => void;
   /** The owner's free places. */

@@ -1,4 +1,4 @@
-import type { Credentials } from "../../../src/security/credential-options.ts";
+import { type Credentials, PskCredentials } from "../../../src/security/credential-options.ts";
 import { type Identify, type Identity, identifyByName } from "../../../src/security/identity.ts";
 import { TlsEndpoint } from "../../../src/security/tls-endpoint.ts";
 import type { TlsExchange } from "../../../src/security/tls-exchange.ts";
@@ -53,7 +53,7 @@ export function pskCredentials(
   key: Uint8Array,
   lookup = (name: string) => (name === identity ? key : undefined),
 ): Credentials {
-  return { kind: "psk", own: { identity, key }, lookup };
+  return new PskCredentials({ identity, key }, lookup);
 }
 
 export const endpoint = (credentials: Credentials, identify: Identify = identifyByName): TlsEndpoint =>

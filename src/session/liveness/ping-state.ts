@@ -35,7 +35,7 @@ export interface PingingSession {
  * that earlier ones were lost. The last message has no successor. After a while without one, the heartbeat sends a ping
  * behind it. Pings and pongs themselves need no confirmation: both sides would confirm each other's forever.
  */
-export class PeerState {
+export class PingState {
   /** The peer takes no new calls. */
   drains = false;
   /** The peer has answered a ping that announced the drain: all its earlier requests have arrived. */

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { senderState } from "../../wire/frame.ts";
-import { PeerState, type PingingSession } from "./peer-state.ts";
+import { type PingingSession, PingState } from "./ping-state.ts";
 
 function setUp() {
   const outbox = { framesLeft: 0, bare: () => {}, latest: () => {} };
   const services = { gate: { requests: true }, progress: { wake() {} } };
-  const state = new PeerState({ outbox, services } as unknown as PingingSession);
+  const state = new PingState({ outbox, services } as unknown as PingingSession);
   return { state, outbox };
 }
 

@@ -4,7 +4,7 @@ import { Nonce } from "../../wire/message.ts";
 import { FakePort } from "../connection/fake-port.test-support.ts";
 import { FakeServices, messageOf, peerGreeting } from "../connection/fake-services.test-support.ts";
 import { Session } from "../connection/session.ts";
-import { MessageTurns } from "./message-turns.ts";
+import { MessageTurns } from "./inbox.ts";
 
 function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
   const host = new FakeServices({ maxPullBytes });
