@@ -5,7 +5,7 @@ interface AnyIterator {
   return?(value: unknown): unknown;
 }
 
-interface AnyItems {
+interface IterableItems {
   readonly next?: unknown;
   readonly [Symbol.asyncIterator]?: () => AnyIterator;
   readonly [Symbol.iterator]?: () => AnyIterator;
@@ -19,7 +19,7 @@ export function itemsBoundTo(here: AsyncResource, source: unknown): unknown {
   if (typeof source !== "object" || source === null || source instanceof BoundIterator) return source;
   // No code of a user runs between the items of an array.
   if (Array.isArray(source)) return source;
-  const items = source as AnyItems;
+  const items = source as IterableItems;
   const begin = items[Symbol.asyncIterator] ?? items[Symbol.iterator];
   if (typeof begin !== "function") return source;
   const bound = () => new BoundIterator(here, here.runInAsyncScope(begin, items));
@@ -28,7 +28,9 @@ export function itemsBoundTo(here: AsyncResource, source: unknown): unknown {
 
 /** True for a value with a `next` method, like a generator. */
 export function isIterator(source: unknown): boolean {
-  return typeof source === "object" && source !== null && typeof (source as AnyItems).next === "function";
+  return (
+    typeof source === "object" && source !== null && typeof (source as IterableItems).next === "function"
+  );
 }
 
 /** The results are those of the source: promises, or plain results of a synchronous source. */

@@ -78,9 +78,9 @@ export class StreamServer {
   }
 
   #send(call: IncomingCall, session: PeerLink, source: unknown): void {
-    let outputs: Outputs;
+    let outputs: OutputPump;
     try {
-      outputs = new Outputs(call, session, this.#method, source as ItemSource<unknown>, this.#ends);
+      outputs = new OutputPump(call, session, this.#method, source as ItemSource<unknown>, this.#ends);
     } catch (error) {
       return this.#ends.onHandlerThrew(call, session, error);
     }
@@ -100,7 +100,7 @@ function withBoundItems(handler: Handler): Handler {
 }
 
 /** The items that one handler sends. */
-class Outputs extends Pump implements ServedItemsOwner {
+class OutputPump extends Pump implements ServedItemsOwner {
   readonly #call: IncomingCall;
   readonly #session: PeerLink;
   readonly #ends: HandlerEnds;

@@ -38,6 +38,18 @@ describe("timers of the process", () => {
 
 const withoutComments = (text: string): string => text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, "");
 
+describe("the names of types", () => {
+  it("belong to one declaration each", () => {
+    const declared = new Map<string, string[]>();
+    for (const { path, text } of sourceFiles)
+      for (const [, name = ""] of text.matchAll(
+        /^(?:export )?(?:abstract )?(?:interface|type|class) (\w+)/gm,
+      ))
+        declared.set(name, [...(declared.get(name) ?? []), path]);
+    expect([...declared].filter(([, paths]) => paths.length > 1)).toEqual([]);
+  });
+});
+
 describe("the import direction", () => {
   it("points down the layers only, in every source file", () => {
     expect(findViolations(sourceFiles, { layers, packages: dependencies })).toEqual([]);

@@ -7,10 +7,15 @@ import { FrameFault } from "./frame.ts";
 
 export const provider = "node:net";
 
-type Place = Pick<FabricUrl, "scheme" | "host" | "port" | "name">;
+type SocketPlace = Pick<FabricUrl, "scheme" | "host" | "port" | "name">;
 
 /** Where to connect or listen, for `node:net`. */
-export function placeOf({ scheme, host, port, name }: Place): TcpSocketConnectOpts | IpcSocketConnectOpts {
+export function placeOf({
+  scheme,
+  host,
+  port,
+  name,
+}: SocketPlace): TcpSocketConnectOpts | IpcSocketConnectOpts {
   if (scheme === "net") return { host, port };
   if (scheme === "net+unix") return { path: name };
   if (process.platform === "win32") return { path: `\\\\.\\pipe\\${name}` };
@@ -21,7 +26,7 @@ export function placeOf({ scheme, host, port, name }: Place): TcpSocketConnectOp
   });
 }
 
-export function urlOf({ scheme, host, port, name }: Place): string {
+export function urlOf({ scheme, host, port, name }: SocketPlace): string {
   return scheme === "net" ? formatHostUrl("net", host, port) : `${scheme}://${name}`;
 }
 
