@@ -16,6 +16,7 @@ export interface DeviceCounts {
 export class CountedDevice implements BlockDevice {
   readonly bytes: number;
   readonly blockBytes: number;
+  readonly uuid: string;
   readonly isReadOnly: boolean;
   readonly trimsToZero: boolean;
   readonly counts: DeviceCounts = {
@@ -32,6 +33,7 @@ export class CountedDevice implements BlockDevice {
     this.#device = device;
     this.bytes = device.bytes;
     this.blockBytes = device.blockBytes;
+    this.uuid = device.uuid;
     this.isReadOnly = device.isReadOnly;
     this.trimsToZero = device.trimsToZero;
   }

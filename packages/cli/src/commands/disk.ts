@@ -51,6 +51,9 @@ it. It never overwrites a file.
                         of FILE; by that in a second line the disk proves itself.
   --nqn NQN             The name of the disk for hosts of NVMe. Default: made of
                         the names of this machine and of FILE.
+  --uuid UUID           The identity of the disk: the same for each path to it, and for
+                        no other disk. Default: that in FILE.uuid beside FILE, which
+                        is made with a random one.
   --bytes SIZE          The size, such as 64MiB. A FILE that is missing is made, a
                         shorter one gets longer. Default: the size of FILE.
   --block SIZE          The smallest unit of reads and writes. Default: 4096.
@@ -73,6 +76,7 @@ const options = {
   "nbd-crl": { type: "string" },
   "allow-host": { type: "string", multiple: true, default: [] as string[] },
   nqn: { type: "string" },
+  uuid: { type: "string" },
   bytes: { type: "string" },
   block: { type: "string" },
   "read-only": { type: "boolean", default: false },
@@ -103,6 +107,7 @@ export const disk: Command = {
         await reported(() =>
           nvme.openFileDevice(file, {
             isReadOnly: values["read-only"],
+            uuid: values.uuid,
             ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
             ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
           }),

@@ -64,6 +64,11 @@ export interface BlockDevice extends AsyncDisposable {
   readonly bytes: number;
   /** The smallest unit of reads and writes: a power of two from 512 to 65,536 bytes. */
   readonly blockBytes: number;
+  /**
+   * The identity of the disk: a UUID that never changes. Every path to the disk has the same one, and no other disk has
+   * it: hosts take two namespaces with one UUID for one disk.
+   */
+  readonly uuid: string;
   /** Writes, zeroes and trims fail. */
   readonly isReadOnly: boolean;
   /** Blocks read as zeroes after a trim. Otherwise a trim may leave them as they are. */
@@ -116,6 +121,7 @@ type Access = "read" | "write" | "exclusive";
 export abstract class CheckedDevice implements BlockDevice {
   readonly bytes: number;
   readonly blockBytes: number;
+  readonly uuid: string;
   readonly isReadOnly: boolean;
   abstract readonly trimsToZero: boolean;
   /** What the device is called in errors. */
@@ -127,13 +133,19 @@ export abstract class CheckedDevice implements BlockDevice {
 
   constructor(
     label: string,
-    { bytes, blockBytes, isReadOnly }: Pick<BlockDevice, "bytes" | "blockBytes" | "isReadOnly">,
+    {
+      bytes,
+      blockBytes,
+      uuid,
+      isReadOnly,
+    }: Pick<BlockDevice, "bytes" | "blockBytes" | "uuid" | "isReadOnly">,
   ) {
     if (bytes % blockBytes !== 0)
       throw new RangeError(`${label}: bytes must be a multiple of blockBytes, ${blockBytes}, it is ${bytes}`);
     this.#label = label;
     this.bytes = bytes;
     this.blockBytes = blockBytes;
+    this.uuid = uuid;
     this.isReadOnly = isReadOnly;
   }
 

@@ -5,6 +5,7 @@ import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
 import { type BlockDevice, BlockDeviceError, CheckedDevice } from "./block-device.ts";
 import { DirectBuffers } from "./direct-buffers.ts";
 import { blockBytesField, bytesField } from "./geometry.ts";
+import { uuidField, uuidOfFile } from "./identity.ts";
 
 /** The options of `openFileDevice`. */
 export interface FileDeviceOptions {
@@ -20,6 +21,11 @@ export interface FileDeviceOptions {
   readonly isReadOnly?: boolean | undefined;
   /** Goes around the page cache (O_DIRECT) where the file and its system can do so. Default: true. */
   readonly isDirect?: boolean | undefined;
+  /**
+   * The identity of the disk. Default: that in the file `FILE.uuid` beside it, which is made with a random UUID where it
+   * is missing. That of a block special file is made of its name and this machine's.
+   */
+  readonly uuid?: string | undefined;
 }
 
 const fields = {
@@ -27,6 +33,7 @@ const fields = {
   blockBytes: blockBytesField,
   isReadOnly: boolean(false),
   isDirect: boolean(true),
+  uuid: uuidField,
 } satisfies FieldsOf<FileDeviceOptions>;
 
 /** A device on a file. */
@@ -47,7 +54,8 @@ export interface FileDevice extends BlockDevice {
  */
 export async function openFileDevice(path: string, options: FileDeviceOptions = {}): Promise<FileDevice> {
   const where = "openFileDevice";
-  const { bytes: wantedBytes, blockBytes, isReadOnly, isDirect } = resolveOptions(where, options, fields);
+  const resolved = resolveOptions(where, options, fields);
+  const { bytes: wantedBytes, blockBytes, isReadOnly, isDirect } = resolved;
   // Before a file is made.
   if (wantedBytes !== undefined) checkSize(path, wantedBytes, blockBytes);
   const mayMake = !/^\/dev\/(?!shm\/)/.test(resolve(path));
@@ -71,7 +79,8 @@ export async function openFileDevice(path: string, options: FileDeviceOptions = 
         );
       await plain.truncate(bytes);
     }
-    const geometry = { bytes, blockBytes, isReadOnly };
+    const uuid = resolved.uuid ?? (await uuidOfFile(path, plain, isReadOnly));
+    const geometry = { bytes, blockBytes, uuid, isReadOnly };
     const direct = isDirect ? await openDirect(path, flags & ~constants.O_CREAT, blockBytes) : undefined;
     const main = direct?.file ?? plain;
     const around = direct === undefined ? 0 : constants.O_DIRECT;
@@ -123,7 +132,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
 
   constructor(
     path: string,
-    geometry: Pick<BlockDevice, "bytes" | "blockBytes" | "isReadOnly">,
+    geometry: Pick<BlockDevice, "bytes" | "blockBytes" | "uuid" | "isReadOnly">,
     main: FileHandle,
     durable: FileHandle,
     files: readonly FileHandle[],

@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { boolean, type FieldsOf, required, resolveOptions } from "cinnabar/options";
 import { type BlockDevice, CheckedDevice, type Extent } from "./block-device.ts";
 import { blockBytesField, bytesField } from "./geometry.ts";
+import { uuidField } from "./identity.ts";
 
 /** The options of `memoryDevice` and `nullDevice`. */
 export interface DeviceOptions {
@@ -10,12 +12,15 @@ export interface DeviceOptions {
   readonly blockBytes?: number | undefined;
   /** Writes, zeroes and trims fail. Default: false. */
   readonly isReadOnly?: boolean | undefined;
+  /** The identity of the disk. Default: a random UUID. */
+  readonly uuid?: string | undefined;
 }
 
 const fields = {
   bytes: required(bytesField),
   blockBytes: blockBytesField,
   isReadOnly: boolean(false),
+  uuid: uuidField,
 } satisfies FieldsOf<DeviceOptions>;
 
 /**
@@ -24,7 +29,7 @@ const fields = {
  * @throws TypeError or RangeError for options that do not fit.
  */
 export function memoryDevice(options: DeviceOptions): BlockDevice {
-  return new MemoryDevice("memoryDevice", resolveOptions("memoryDevice", options, fields));
+  return new MemoryDevice("memoryDevice", geometryOf("memoryDevice", options));
 }
 
 /**
@@ -34,7 +39,12 @@ export function memoryDevice(options: DeviceOptions): BlockDevice {
  * @throws TypeError or RangeError for options that do not fit.
  */
 export function nullDevice(options: DeviceOptions): BlockDevice {
-  return new NullDevice("nullDevice", resolveOptions("nullDevice", options, fields));
+  return new NullDevice("nullDevice", geometryOf("nullDevice", options));
+}
+
+function geometryOf(where: string, options: DeviceOptions) {
+  const { uuid = randomUUID(), ...geometry } = resolveOptions(where, options, fields);
+  return { ...geometry, uuid };
 }
 
 /** Memory is taken by chunks of this length. It is a multiple of every length of a block. */

@@ -16,9 +16,9 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** A target with a device of its own. The blocks of the device show what the path carried. */
+/** A target with a device of its own, which says that it is the same disk. Its blocks show what the path carried. */
 async function serve(access: NvmeAccess) {
-  const device = memoryDevice({ bytes });
+  const device = memoryDevice({ bytes, uuid: "7a4d0c5e-9a3b-4b6a-8a53-3b8d1a1f6a10" });
   const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const, access }];
   const target = await NvmeTarget.listen({ subsystems, port: 0 });
   ends.push(() => target.close());

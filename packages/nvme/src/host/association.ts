@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { authenticate, type HostSecrets } from "../authentication/host-side.ts";
 import { securityProtocol } from "../authentication/messages.ts";
+import { uuidOfBytes, uuidOfText } from "../device/identity.ts";
 import type { NvmeAccess } from "../nvme/access.ts";
 import {
   accessLogPage,
@@ -48,8 +49,7 @@ export interface NamespaceFacts {
   readonly isReadOnly: boolean;
   /** Trimmed blocks read as zeroes. */
   readonly trimsToZero: boolean;
-  /** Hexadecimal digits of its UUID or its other identifier that never changes. */
-  readonly id: string;
+  readonly uuid: string;
 }
 
 /** Optional commands of a controller. */
@@ -358,6 +358,7 @@ export class Association {
   }
 
   async #learnNamespaces(): Promise<NamespaceFacts[]> {
+    const { nqn } = this.#options.identity;
     const found: NamespaceFacts[] = [];
     for (let last = 0; ; ) {
       const list = await this.#identify(2, last);
@@ -367,7 +368,7 @@ export class Association {
         // A list without rising numbers would never end.
         if (nsid <= last) throw new Error("the controller lists namespaces in no order");
         last = nsid;
-        const facts = factsOf(nsid, await this.#identify(0, nsid), await this.#uuidOf(nsid));
+        const facts = factsOf(nsid, await this.#identify(0, nsid), await this.#uuidOf(nsid), nqn);
         if (facts !== undefined) found.push(facts);
       }
     }
@@ -381,7 +382,7 @@ export class Association {
     });
     for (let at = 0; list !== undefined && at + 20 <= 4096; ) {
       const [type, length] = [list.readUInt8(at), list.readUInt8(at + 1)];
-      if (type === 3 && length === 16) return list.toString("hex", at + 4, at + 20);
+      if (type === 3 && length === 16) return uuidOfBytes(list.subarray(at + 4, at + 20));
       if (length === 0) return undefined;
       at += 4 + length;
     }
@@ -441,7 +442,14 @@ export class StatusError extends Error {
 }
 
 /** Undefined for a format that no block device has: with metadata, or with blocks of another length. */
-function factsOf(nsid: number, data: Buffer, uuid: string | undefined): NamespaceFacts | undefined {
+function factsOf(
+  nsid: number,
+  data: Buffer,
+  uuid: string | undefined,
+  nqn: string,
+): NamespaceFacts | undefined {
+  // NGUID and EUI64, of a controller without UUIDs. A namespace may have none of them.
+  const others = data.subarray(104, 128);
   const format = data.readUInt8(26);
   const index = (format & 0xf) | ((format >>> 1) & 0x30);
   const at = 128 + 4 * index;
@@ -456,6 +464,6 @@ function factsOf(nsid: number, data: Buffer, uuid: string | undefined): Namespac
     blockBytes: 2 ** blockShift,
     isReadOnly: (data.readUInt8(99) & 1) !== 0,
     trimsToZero: (data.readUInt8(33) & 7) === 1,
-    id: uuid ?? data.toString("hex", 104, 128),
+    uuid: uuid ?? uuidOfText(others.some((byte) => byte !== 0) ? others.toString("hex") : `${nqn} ${nsid}`),
   };
 }

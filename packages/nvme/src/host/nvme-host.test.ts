@@ -160,7 +160,7 @@ describe.each([
     const { device, port } = await serve();
     const { host, disk } = await connectTo([port], digests);
     expect(disk).toMatchObject({ bytes, blockBytes: 4096, isReadOnly: false, trimsToZero: true, nsid: 1 });
-    expect(disk.id).toMatch(/^[0-9a-f]{32}$/);
+    expect(disk.uuid).toBe(device.uuid);
     for (const [offset, length] of [
       [4096, 4096],
       [40_960, 16_384],

@@ -431,8 +431,11 @@ export class NvmeHost implements AsyncDisposable {
       return "this path takes shorter transfers than the first one";
     const isSame = this.#namespaces.every((known) =>
       namespaces.some(
-        ({ nsid, id, bytes, blockBytes }) =>
-          nsid === known.nsid && id === known.id && bytes === known.bytes && blockBytes === known.blockBytes,
+        ({ nsid, uuid, bytes, blockBytes }) =>
+          nsid === known.nsid &&
+          uuid === known.uuid &&
+          bytes === known.bytes &&
+          blockBytes === known.blockBytes,
       ),
     );
     return isSame ? undefined : "this path leads to other namespaces than the first one";

@@ -22,8 +22,6 @@ export interface NvmeOperationOptions {
 export interface NvmeNamespace extends BlockDevice {
   /** Its number in the subsystem. */
   readonly nsid: number;
-  /** Hexadecimal digits of the UUID, or of another identifier that never changes. */
-  readonly id: string;
   read(offset: number, into: Uint8Array, options?: NvmeOperationOptions): Promise<void>;
   write(offset: number, data: Uint8Array, options?: WriteOptions & NvmeOperationOptions): Promise<void>;
   /**
@@ -60,7 +58,6 @@ const maxBlocks = 65_536;
 
 export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   readonly nsid: number;
-  readonly id: string;
   override readonly trimsToZero: boolean;
   readonly #execute: Execute;
   readonly #abilities: Abilities;
@@ -69,7 +66,6 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   constructor(facts: NamespaceFacts, abilities: Abilities, maxTransferBytes: number, execute: Execute) {
     super(`namespace ${facts.nsid}`, facts);
     this.nsid = facts.nsid;
-    this.id = facts.id;
     this.trimsToZero = facts.trimsToZero && abilities.trim;
     this.#abilities = abilities;
     this.#maxTransferBytes = maxTransferBytes;

@@ -26,7 +26,7 @@ afterEach(async () => {
 /** A target at TCP and at an engine. */
 async function serve(proof: Partial<NvmeAdmittedHost> = {}, options: Partial<NvmeTargetOptions> = {}) {
   const host = { nqn: hostNqn, secret, controllerSecret, ...proof };
-  const namespaces = [memoryDevice({ bytes: 1024 * 1024 })];
+  const namespaces = [memoryDevice({ bytes: 1024 * 1024, uuid: "7a4d0c5e-9a3b-4b6a-8a53-3b8d1a1f6a10" })];
   const target = await NvmeTarget.listen({
     subsystems: [{ nqn, namespaces, hosts: [host, "nqn.2026-11.test:open"] }],
     ...{ port: 0, ...options },

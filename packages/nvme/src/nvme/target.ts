@@ -13,6 +13,7 @@ import type { Implementation } from "cinnabar/standard";
 import { ControllerAuthentication, type HostProof } from "../authentication/controller-side.ts";
 import { serveCapsules } from "../calls/capsule-server.ts";
 import type { BlockDevice } from "../device/block-device.ts";
+import { bytesOfUuid, checkedUuid } from "../device/identity.ts";
 import { type NvmeRdmaOptions, RdmaServer, type RdmaServerOptions } from "../rdma/rdma-server.ts";
 import {
   ConnectionBounds,
@@ -86,6 +87,12 @@ const subsystemField = checkedBy((where, name, value): Resolved => {
     fail(TypeError, where, `${name}.nqn`, "an NVMe qualified name of at most 223 bytes", nqn);
   if (!Array.isArray(namespaces) || namespaces.length < 1 || namespaces.length > 1024)
     fail(TypeError, where, `${name}.namespaces`, "an array of 1 to 1024 devices", namespaces);
+  const uuids = namespaces.map((one, index) =>
+    checkedUuid(where, `${name}.namespaces[${index}].uuid`, (one as BlockDevice | undefined)?.uuid),
+  );
+  for (const [index, uuid] of uuids.entries())
+    if (uuids.indexOf(uuid) !== index)
+      throw new TypeError(`${where}: ${name}.namespaces[${index}] is a disk that is there already: ${uuid}`);
   if (access !== undefined && !accesses.includes(access))
     fail(TypeError, where, `${name}.access`, `one of ${accesses.join(", ")}`, access);
   return { ...(value as NvmeSubsystem), hosts: admittedHosts(where, `${name}.hosts`, hosts) };
@@ -383,16 +390,8 @@ function factsOf(
   const namespaces = new Map<number, Namespace>();
   for (const [index, device] of devices.entries())
     namespaces.set(index + 1, {
-      ...{ nsid: index + 1, device, uuid: uuidOf(nqn, index + 1) },
+      ...{ nsid: index + 1, device, uuid: bytesOfUuid(device.uuid) },
       access: new Access(state),
     });
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
-}
-
-/** Makes the UUID from the names, so that a target that starts again has the same namespaces: version 8 of RFC 9562. */
-function uuidOf(nqn: string, nsid: number): Buffer {
-  const uuid = createHash("sha256").update(`${nqn} ${nsid}`).digest().subarray(0, 16);
-  uuid[6] = ((uuid[6] ?? 0) & 0x0f) | 0x80;
-  uuid[8] = ((uuid[8] ?? 0) & 0x3f) | 0x80;
-  return uuid;
 }
