@@ -31,7 +31,7 @@ import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { Heartbeat } from "../session/liveness/heartbeat.ts";
 import { IdlePings } from "../session/liveness/idle-pings.ts";
-import { PeerShed } from "../session/opening/end-reasons.ts";
+import { PeerEvicted } from "../session/opening/end-reasons.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { EngineEvents } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
@@ -250,7 +250,7 @@ export class EngineParts {
     // No session existed: it was refused, or never answered.
     if (session.remote === undefined) return;
     if (session.isIntroduced) this.events.tell("sessionEnded", { peer: peerOf(session), reason });
-    if (reason instanceof PeerShed) this.counters.sessionsShed++;
+    if (reason instanceof PeerEvicted) this.counters.sessionsEvicted++;
     // A goodbye closes both sides. A session that ends by the fabric, silence or broken bytes is lost.
     if (reason.origin === "fabric") this.counters.sessionsLost++;
     else this.counters.sessionsClosed++;

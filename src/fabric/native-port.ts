@@ -344,7 +344,7 @@ export class NativePort implements Port {
             open: level(gauges.connections),
             refused: level(gauges.turnedAway),
             malformed: level(gauges.malformed),
-            shed: level(gauges.shed),
+            evicted: level(gauges.shed),
           }
         : undefined,
     };

@@ -129,7 +129,7 @@ describe("peers that live and hold long answers", () => {
     expect(bodyOf(goodbye)).toMatchObject({ m: expect.stringContaining("too slowly: one has waited for") });
     expect(offered(attacker)).toBe(answers);
     expect(victim.engine.stats().offeredBytes).toBe(0);
-    expect(victim.counters).toMatchObject({ malformed: 0, sessionsShed: 1 });
+    expect(victim.counters).toMatchObject({ malformed: 0, sessionsEvicted: 1 });
     attacker.port.close();
     await victim.expectUnharmed();
   });
@@ -160,7 +160,7 @@ describe("peers that live and hold long answers", () => {
     expect(isEnded(reading)).toBe(false);
     await reading.until(() => isEnded(reading), "end of the one that has no more to claim");
     expect(victim.engine.stats().offeredBytes).toBe(0);
-    expect(victim.counters).toMatchObject({ malformed: 0, sessionsShed: 2 });
+    expect(victim.counters).toMatchObject({ malformed: 0, sessionsEvicted: 2 });
     reading.port.close();
     trickling.port.close();
     await victim.expectUnharmed();

@@ -43,7 +43,7 @@ describe.each(fabricsAndNet)("a server over %s that one peer floods with small v
     // 5 to 52 ms where twenty processes shared two processors; what else runs there may stretch a turn.
     if (!underSanitizers) expect(p99).toBeLessThan(500);
     // A sender that is faster than this side reads is held back, by its ring or by the kernel. So it may never exceed its
-    // share, and need not be shed.
+    // share, and need not be evicted.
     const { counters, queuedBytes, pullingBytes } = await server.ask<EngineStats>("stats");
     expect([counters.malformed, queuedBytes < mebi, pullingBytes < 16 * mebi]).toEqual([0, true, true]);
     await greedy.destroy();

@@ -67,7 +67,7 @@ describe.each(rawFabrics)("peers over %s that offer long bodies and never provid
     expect(pullingBytes).toBeLessThan(maxPullBytes);
     // Others pull meanwhile.
     for (let i = 0; i < 5; i++) expect(await trial.upload(new Uint8Array(mebi))).toBe(mebi);
-    await until(async () => (await stats()).counters.sessionsShed === attackers.length);
+    await until(async () => (await stats()).counters.sessionsEvicted === attackers.length);
     clearInterval(alive);
     await until(async () => (await stats()).pullingBytes === 0);
     expect(await stats()).toMatchObject({ sessions: 1, counters: { malformed: 0 } });
@@ -134,7 +134,7 @@ describe.each(rawFabrics)("peers over %s that answer pings and do not pull their
     expect((await trial.download({ bytes: 10 * mebi })).byteLength).toBe(10 * mebi);
     // By 128 KiB in a second they would be kept for 226 s, which is longer than this test may take.
     await until(async () => (await stats()).offeredBytes === 0);
-    expect(await stats()).toMatchObject({ sessions: 1, counters: { malformed: 0, sessionsShed: 2 } });
+    expect(await stats()).toMatchObject({ sessions: 1, counters: { malformed: 0, sessionsEvicted: 2 } });
     expect((await trial.download({ bytes: 10 * mebi })).byteLength).toBe(10 * mebi);
     expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0 });
   });

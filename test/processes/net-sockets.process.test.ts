@@ -63,7 +63,7 @@ describe.each(fabricsAndNet.filter(isSocket))("over %s a server without descript
     await honest.echo({ token: "meanwhile" });
     await until(() => ended === 2 * room);
     await (await (await openEngine()).connect(url)).client(Trial).echo({ token: "after" });
-    expect(await stats()).toMatchObject({ open: 2, malformed: 0, shed: room });
+    expect(await stats()).toMatchObject({ open: 2, malformed: 0, evicted: room });
     await honest.echo({ token: "still" });
   });
 

@@ -81,7 +81,7 @@ describe("a tcp server with hostile connections", () => {
     // Half of the receives are for them at most.
     await until(() => lines.filter(({ open }) => open).length <= 128);
     const before = await connections();
-    expect(before?.shed).toBeGreaterThanOrEqual(count - 128);
+    expect(before?.evicted).toBeGreaterThanOrEqual(count - 128);
     await expectUnharmed();
   });
 
@@ -93,7 +93,7 @@ describe("a tcp server with hostile connections", () => {
     await until(() => lines.filter(({ open }) => open).length <= 40);
     await until(() => lines.every(({ open }) => !open));
     await until(async () => (await connections())?.open === 1);
-    expect(await connections()).toMatchObject({ shed: 200, malformed: 0, refused: 0 });
+    expect(await connections()).toMatchObject({ evicted: 200, malformed: 0, refused: 0 });
     await expectUnharmed();
   });
 
@@ -104,7 +104,7 @@ describe("a tcp server with hostile connections", () => {
     const drip = setInterval(() => dripping.socket.write(Buffer.alloc(1)), 50);
     await until(() => !dripping.open);
     clearInterval(drip);
-    expect(await connections()).toMatchObject({ shed: 1, malformed: 0 });
+    expect(await connections()).toMatchObject({ evicted: 1, malformed: 0 });
     await expectUnharmed();
   });
 
@@ -112,7 +112,7 @@ describe("a tcp server with hostile connections", () => {
     const { port, connections, expectUnharmed } = await startVictim({});
     const mute = await line(port, Buffer.alloc(0));
     await until(() => !mute.open);
-    expect(await connections()).toMatchObject({ shed: 1, malformed: 0 });
+    expect(await connections()).toMatchObject({ evicted: 1, malformed: 0 });
     await expectUnharmed();
   });
 });

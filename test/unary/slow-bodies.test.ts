@@ -45,7 +45,7 @@ it.each(transports)("a caller over $name that lives and reads nothing is let go"
     code: "unavailable",
     message: expect.stringContaining("too slowly: one has waited for"),
   });
-  expect([held.plans.length, server.stats().counters.sessionsShed]).toEqual([1, 1]);
+  expect([held.plans.length, server.stats().counters.sessionsEvicted]).toEqual([1, 1]);
   held.end();
   await until(() => client.stats().pullingBytes === 0, "memory given back");
   const isKept = () => server.stats().offeredBytes > 0 || server.stats().quarantinedBytes > 0;
@@ -88,5 +88,5 @@ it.each(transports)("bodies over $name that are read slowly arrive", async (prov
   const [answered, taken] = await Promise.all([answer(body.length), input(body)]);
   expect([answered.byteLength, answered.at(-1), taken]).toEqual([body.length, 7, body.length]);
   for (const engine of [server, client])
-    expect(engine.stats().counters).toMatchObject({ bodiesPulled: 1, sessionsShed: 0, malformed: 0 });
+    expect(engine.stats().counters).toMatchObject({ bodiesPulled: 1, sessionsEvicted: 0, malformed: 0 });
 });

@@ -43,7 +43,7 @@ export interface Counters {
   /** Sessions that this engine refused at the handshake. */
   sessionsRefused: number;
   /** Sessions that this engine ended because the peer exceeded a limit: it stalled, flooded, or received nothing. */
-  sessionsShed: number;
+  sessionsEvicted: number;
   /**
    * Messages of peers that the fabric lost, according to their numbers. Each loss ends its session, and counts for at
    * most 1,024 messages.
@@ -97,7 +97,7 @@ export function newCounters(): Counters {
     sessionsLost: 0,
     sessionsClosed: 0,
     sessionsRefused: 0,
-    sessionsShed: 0,
+    sessionsEvicted: 0,
     messagesLost: 0,
     malformed: 0,
     valuesTooLarge: 0,

@@ -52,7 +52,7 @@ export interface ConnectionCounts {
    * Connections ended since the port opened, for three reasons: there were more than `limits.maxConnections`; they had
    * unfinished messages while many others had, too; or they belonged to no session for `limits.maxIdleConnectionMs`.
    */
-  readonly shed: number;
+  readonly evicted: number;
 }
 
 const none: QueueLevel = { depth: 0, used: 0, highest: 0 };

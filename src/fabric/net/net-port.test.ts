@@ -495,7 +495,7 @@ describe("a stranger at a net port", () => {
     const second = await stranger(b);
     await until(() => first.seen.ended || second.seen.ended);
     expect(first.seen.ended).toBe(true);
-    expect(b.port.describe().connections).toMatchObject({ open: 2, shed: 1 });
+    expect(b.port.describe().connections).toMatchObject({ open: 2, evicted: 1 });
     a.send(there, "still here");
     await until(() => b.messages.length === 1);
   });
@@ -505,7 +505,7 @@ describe("a stranger at a net port", () => {
     const { socket, seen } = await stranger(b);
     socket.write(hello);
     await until(() => seen.ended);
-    expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1 });
+    expect(b.port.describe().connections).toMatchObject({ open: 0, evicted: 1 });
   });
 
   it("that goes on with bytes of a message is cut off after that time, too", async () => {
@@ -519,7 +519,7 @@ describe("a stranger at a net port", () => {
     // These bytes form the length of the first header.
     await until(() => seen.ended);
     clearInterval(drip);
-    expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1, malformed: 0 });
+    expect(b.port.describe().connections).toMatchObject({ open: 0, evicted: 1, malformed: 0 });
   });
 
   it("that says its hello byte by byte has five seconds for all of it", async () => {
@@ -531,7 +531,7 @@ describe("a stranger at a net port", () => {
     clearInterval(drip);
     // Only a loop that was held up for as long again lets more of them out.
     expect(said).toBeLessThan(hello.byteLength);
-    expect(b.port.describe().connections).toMatchObject({ open: 0, shed: 1, malformed: 0 });
+    expect(b.port.describe().connections).toMatchObject({ open: 0, evicted: 1, malformed: 0 });
   });
 
   it("that closes its side loses the connection", async () => {
@@ -554,7 +554,7 @@ describe("a stranger at a net port", () => {
       }
       all.push(await stranger(b));
       await until(() => all.some(({ seen }) => seen.ended));
-      expect(b.port.describe().connections).toMatchObject({ open: 1024, shed: 1 });
+      expect(b.port.describe().connections).toMatchObject({ open: 1024, evicted: 1 });
     },
   );
 

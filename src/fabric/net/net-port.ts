@@ -74,7 +74,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   #keepsAlive = false;
   #malformed = 0;
   #refused = 0;
-  #shed = 0;
+  #evicted = 0;
 
   /**
    * Opens a port that listens at `url`.
@@ -185,7 +185,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 
   #turnOut(link: Link): void {
-    this.#shed++;
+    this.#evicted++;
     this.#lose(link, cancelled);
   }
 
@@ -365,7 +365,12 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 
   #counts(): ConnectionCounts {
-    return { open: this.#links.size, refused: this.#refused, malformed: this.#malformed, shed: this.#shed };
+    return {
+      open: this.#links.size,
+      refused: this.#refused,
+      malformed: this.#malformed,
+      evicted: this.#evicted,
+    };
   }
 
   close(): void {

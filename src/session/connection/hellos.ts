@@ -262,8 +262,8 @@ export class Hellos {
     sessions.probeAllOf(account);
     const session = sessions.add(port, address, nameless(port), account, { isStranger: true });
     this.#accepted.set(hello.nonce, session);
-    const shed = () => session.end(new Unproven(crowded), { quiet: true });
-    this.#leave.set(session, places.take(hello, places.isProven(hello, hello.cookie), shed));
+    const evict = () => session.end(new Unproven(crowded), { quiet: true });
+    this.#leave.set(session, places.take(hello, places.isProven(hello, hello.cookie), evict));
     sessions.services.securityMeter.openHandshakes++;
     session.secure({ endpoint, hello, message, suite, time });
   }

@@ -141,11 +141,11 @@ export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
 export class MessagesLost extends RpcError {}
 
 /** A session ended because its peer exceeded the limits of this side. */
-export class PeerShed extends RpcError {}
+export class PeerEvicted extends RpcError {}
 
 /** The peer receives nothing, while more and more frames wait for it. */
 export function overrun(peerName: string, waitingBytes: number): RpcError {
-  return new PeerShed({
+  return new PeerEvicted({
     code: "unavailable",
     message: `${peerName} receives nothing: ${waitingBytes} bytes wait to be sent`,
     origin: "fabric",
@@ -160,7 +160,7 @@ export function stalled({
   readonly peerName: string;
   readonly stalledMs: number;
 }): RpcError {
-  return new PeerShed({
+  return new PeerEvicted({
     code: "unavailable",
     message: `${peerName} moves its long bodies too slowly: one has waited for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`,
     origin: "local",
@@ -169,7 +169,7 @@ export function stalled({
 
 /** The peer sends more than it is entitled to, and faster than this side takes it. */
 export function flooded(peerName: string, frames: number): RpcError {
-  return new PeerShed({
+  return new PeerEvicted({
     code: "resource_exhausted",
     message: `${peerName} has ${frames} frames on the way, which is more than its calls need`,
     origin: "local",

@@ -68,7 +68,7 @@ const at = (host: number, port: number): ReturnPath => ({
   messageBytes: 4096,
 });
 
-/** Handshakes that stay until they are shed, or given back by `leave`. */
+/** Handshakes that stay until they are evicted, or given back by `leave`. */
 class Crowd {
   readonly clock = new FakeClock();
   readonly places: HandshakePlaces;

@@ -23,7 +23,7 @@ interface HandshakePlace {
   readonly proven: boolean;
   readonly sinceMs: number;
   /** Ends the handshake, which gives the place back. */
-  readonly shed: () => void;
+  readonly evict: () => void;
 }
 
 /** A hello with a cookie that waits for a place. */
@@ -105,13 +105,13 @@ export class HandshakePlaces {
   }
 
   /** Takes a place. The returned function gives it back, once. */
-  take(path: ReturnPath, proven: boolean, shed: () => void): () => void {
+  take(path: ReturnPath, proven: boolean, evict: () => void): () => void {
     const place = {
       address: keyOf(path),
       host: networkOfAddress(path.address),
       proven,
       sinceMs: this.#clock.now(),
-      shed,
+      evict,
     };
     const { address, host } = place;
     const ofHost = this.#byHost.get(host);
@@ -187,9 +187,9 @@ export class HandshakePlaces {
     for (const places of this.#byHost.values()) if (places.size > largest.size) largest = places;
     const victim = [...largest].find(({ proven }) => !proven) ?? [...largest][0];
     if (victim === undefined) return leastStayMs;
-    const mayShed = !victim.proven || this.#held(host) + 2 <= largest.size;
-    const waitMs = mayShed ? 0 : victim.sinceMs + leastStayMs - nowMs;
-    if (waitMs <= 0) victim.shed();
+    const mayEvict = !victim.proven || this.#held(host) + 2 <= largest.size;
+    const waitMs = mayEvict ? 0 : victim.sinceMs + leastStayMs - nowMs;
+    if (waitMs <= 0) victim.evict();
     return Math.max(0, waitMs);
   }
 

@@ -60,7 +60,7 @@ const countersOf: readonly [Metric, string, Readonly<Record<string, keyof Counte
       lost: "sessionsLost",
       closed: "sessionsClosed",
       refused: "sessionsRefused",
-      shed: "sessionsShed",
+      evicted: "sessionsEvicted",
     },
   ],
   [metrics.transferIo, own.operation, { get: "bytesGot", put: "bytesPut" }],
