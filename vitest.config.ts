@@ -35,6 +35,7 @@ const sourceOfEntry = {
   "cinnabar/native": "src/native.ts",
   // The command line takes it into the package, so its tests want the source, too.
   "cinnabar-inspect": "packages/inspect/src/index.ts",
+  "cinnabar-http/json": "packages/http/src/json.ts",
   "cinnabar-lanes": "packages/lanes/src/index.ts",
   "cinnabar-bulk": "packages/bulk/src/index.ts",
   "cinnabar-bulk/contract": "packages/bulk/src/contract.ts",

@@ -73,10 +73,11 @@ async function bundle() {
         "cinnabar/inspect": join(root, "src/inspect.ts"),
         "cinnabar/options": join(root, "src/options.ts"),
         "cinnabar/standard": join(root, "src/standard.ts"),
+        "cinnabar-http/json": join(root, "packages/http/src/json.ts"),
         "cinnabar-inspect": join(root, "packages/inspect/src/index.ts"),
       },
     },
-    external: /^(?!cinnabar-inspect$)[^./]/,
+    external: /^(?!cinnabar-(inspect|http\/json)$)[^./]/,
     onLog(/** @type {string} */ level, /** @type {{ message: string }} */ { message }) {
       if (level === "warn") fail(message);
     },

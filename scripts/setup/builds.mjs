@@ -94,7 +94,7 @@ export function whyNativeFailed(output) {
 }
 
 /** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. Those that others need come first. */
-const otherPackages = ["bulk", "lanes", "group", "inspect", "nvme", "otel"];
+const otherPackages = ["bulk", "http", "lanes", "group", "inspect", "nvme", "otel"];
 
 /**
  * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and
@@ -110,6 +110,7 @@ export async function buildTypeScript(purpose) {
     "scripts/build.mjs",
     "src",
     "packages/cli",
+    "packages/http/src",
     "packages/inspect",
   ];
   await buildPart({

@@ -113,6 +113,7 @@ function reference() {
     bulk: "cinnabar-bulk",
     lanes: "cinnabar-lanes",
     group: "cinnabar-group",
+    http: "cinnabar-http",
     "inspect-package": "cinnabar-inspect",
     nvme: "cinnabar-nvme",
     "queue-pairs": "cinnabar-nvme/queue-pairs",

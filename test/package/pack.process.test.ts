@@ -54,6 +54,7 @@ const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar:": "",
   "cinnabar-bulk:": "packages/bulk",
   "cinnabar-group:": "packages/group",
+  "cinnabar-http:": "packages/http",
   "cinnabar-inspect:": "packages/inspect",
   "cinnabar-lanes:": "packages/lanes",
   "cinnabar-nvme:": "packages/nvme",

@@ -1,10 +1,10 @@
 import type { JsonSchema } from "cinnabar/inspect";
 import type { Engine, Region } from "cinnabar/standard";
+import { schemaIn } from "cinnabar-http/json";
 import { UsageError } from "./command.ts";
 import { fileOf } from "./json-values.ts";
 import { writeWhole } from "./output-file.ts";
 import { bytes } from "./quantities.ts";
-import { schemaIn } from "./told-schema.ts";
 
 /** The memory of one `--bulk`. */
 export interface BulkArgument {

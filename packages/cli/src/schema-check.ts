@@ -1,5 +1,5 @@
 import type { JsonSchema } from "cinnabar/inspect";
-import { resolved, Steps, schemaIn, schemasIn, TooLong } from "./told-schema.ts";
+import { resolved, Steps, schemaIn, schemasIn, TooLong } from "cinnabar-http/json";
 
 /** Where a value stands that does not fit, and why not. */
 interface Fault {

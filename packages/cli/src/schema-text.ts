@@ -1,5 +1,5 @@
 import type { JsonSchema } from "cinnabar/inspect";
-import { schemaIn, schemasIn } from "./told-schema.ts";
+import { schemaIn, schemasIn } from "cinnabar-http/json";
 
 /** The most alternatives, words or members that are shown, and the most characters of a word. */
 const mostShown = 64;

@@ -1,0 +1,34 @@
+/** The bytes of a body, one piece after another. A reader of a web stream is one. */
+export interface BodySource {
+  read(): Promise<{ readonly done: boolean; readonly value?: Uint8Array | undefined }>;
+  /** Ends the body, also while a `read` waits. */
+  cancel(): Promise<void>;
+}
+
+/** One HTTP request, in the form that each adapter makes of its server's. */
+export interface HttpRequest {
+  /** In capitals. */
+  readonly method: string;
+  /** The path as it arrived, percent-encoded, without the query. */
+  readonly path: string;
+  /** What follows the question mark, or "". */
+  readonly query: string;
+  /** The value of a header by its name in lower case; several are joined by commas. Undefined without the header. */
+  header(name: string): string | undefined;
+  /** The body, or undefined where the request has none. It is read once; whoever stops early cancels it. */
+  body(): BodySource | undefined;
+  /** Fires when the client has gone away before its answer was complete. */
+  readonly signal: AbortSignal;
+}
+
+/** The answer to a request. */
+export interface HttpAnswer {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  /** A text is UTF-8. */
+  readonly body: string | undefined;
+}
+
+/** Answers a request. It never rejects. */
+export type Exchange = (request: HttpRequest) => Promise<HttpAnswer>;

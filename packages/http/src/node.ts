@@ -1,0 +1,143 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { BodySource, Exchange, HttpAnswer, HttpRequest } from "./exchange.ts";
+import { exchangeOf, type HttpHandler } from "./handler.ts";
+
+/** A listener for the event `request` of a server of `node:http`, `node:https` and `node:http2`. */
+export type NodeHandler = (
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+) => void;
+
+/**
+ * How long a client whose request was answered early may go on sending, in milliseconds. A connection that is closed at
+ * once loses the answer on its way.
+ */
+const lingerMs = 1000;
+
+/**
+ * Makes a listener for servers of `node:http`, `node:https` and `node:http2`. Express takes it as a middleware: mount it
+ * before any body parser.
+ *
+ * @throws TypeError for anything that `httpHandler` has not made.
+ *
+ * @example
+ * const handler = httpHandler({ services: [greeter], allow: ["greeter.v1/greet"] });
+ * createServer(toNodeHandler(handler)).listen(8080);
+ */
+export function toNodeHandler(handler: HttpHandler): NodeHandler {
+  const exchange = exchangeOf("toNodeHandler", handler);
+  return (request, response) => {
+    serve(exchange, request, response).catch((error: Error) => response.destroy(error));
+  };
+}
+
+async function serve(
+  exchange: Exchange,
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  let isAnswered = false;
+  // The request closes as soon as its body has been read, long before the answer.
+  response.once("close", () => {
+    if (!isAnswered) gone.abort();
+  });
+  // The response reports the same failure by "close".
+  request.on("error", () => {});
+  response.on("error", () => {});
+  const answer = await exchange(requestOf(request, gone.signal));
+  if (gone.signal.aborted) return;
+  isAnswered = true;
+  send(answer, request, response);
+}
+
+function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortSignal): HttpRequest {
+  const { method = "", url = "", headers } = request;
+  const question = url.indexOf("?");
+  return {
+    ...{ method, signal },
+    path: question === -1 ? url : url.slice(0, question),
+    query: question === -1 ? "" : url.slice(question + 1),
+    header(name) {
+      const value = headers[name] ?? (name === "host" ? headers[":authority"] : undefined);
+      return Array.isArray(value) ? value.join(", ") : value;
+    },
+    body() {
+      if (request.readableDidRead)
+        throw new Error(
+          "toNodeHandler: the body has been read already; mount the handler before any body parser",
+        );
+      return new NodeBody(request);
+    },
+  };
+}
+
+/** The body of a request of Node. It is taken in pieces, so that what is not read yet stays with the client. */
+class NodeBody implements BodySource {
+  readonly #request: IncomingMessage | Http2ServerRequest;
+  #hasEnded = false;
+  #failure: Error | undefined;
+  #wake = () => {};
+
+  constructor(request: IncomingMessage | Http2ServerRequest) {
+    this.#request = request;
+    const end = (failure?: Error) => {
+      this.#hasEnded = true;
+      this.#failure ??= failure;
+      this.#wake();
+    };
+    request.on("readable", () => this.#wake());
+    request.once("end", () => end());
+    request.once("error", end);
+    request.once("close", () => {
+      if (!this.#hasEnded) end(new Error("the request was cut off"));
+    });
+  }
+
+  async read(): ReturnType<BodySource["read"]> {
+    for (;;) {
+      const value = this.#request.read() as Buffer | null;
+      if (value !== null) return { done: false, value };
+      if (this.#failure !== undefined) throw this.#failure;
+      if (this.#hasEnded) return { done: true };
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  async cancel(): Promise<void> {
+    this.#hasEnded = true;
+    this.#wake();
+  }
+}
+
+function send(
+  { status, headers, body }: HttpAnswer,
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+): void {
+  const bytes = body === undefined ? undefined : Buffer.from(body);
+  const fields: Record<string, string | string[]> = {};
+  for (const [name, value] of headers) {
+    const former = fields[name];
+    fields[name] = former === undefined ? value : [former, value].flat();
+  }
+  if (bytes !== undefined) fields["content-length"] = String(bytes.byteLength);
+  // Both classes have these methods with the same meaning, but TypeScript finds no common signature.
+  (response as ServerResponse).writeHead(status, fields);
+  response.once("finish", () => endRequest(request));
+  if (bytes === undefined || request.method === "HEAD") response.end();
+  else response.end(bytes);
+}
+
+/** Ends a request that was answered before all of it had come. What comes of it is dropped meanwhile. */
+function endRequest(request: IncomingMessage | Http2ServerRequest): void {
+  if (request.complete) return;
+  const timer = setTimeout(() => request.destroy(), lingerMs);
+  request.once("close", () => clearTimeout(timer));
+  request.once("end", () => clearTimeout(timer));
+  request.removeAllListeners("readable");
+  request.resume();
+}

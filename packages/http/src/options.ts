@@ -1,0 +1,177 @@
+import {
+  anything,
+  boolean,
+  type Complete,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  isImplementation,
+  list,
+  milliseconds,
+  required,
+  resolveNested,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
+import {
+  type AnyService,
+  type Client,
+  type ClientOptions,
+  type EngineOptions,
+  type Implementation,
+  Metadata,
+} from "cinnabar/standard";
+import type { CorsOptions } from "./origins.ts";
+
+/** A peer of an engine: what `engine.connect`, `engine.lazyPeer` and `connectLanes` give. */
+export interface ServicePeer {
+  client<S extends AnyService>(service: S, options?: ClientOptions): Client<S>;
+}
+
+/** A service that a remote peer runs. */
+export interface RemoteService {
+  readonly service: AnyService;
+  /** The peer that runs it. It stays its owner's, who closes it. */
+  readonly peer: ServicePeer;
+  /** Options of its client, such as `retry`, `timeoutMs` and `instance`. Default: those of `peer.client`. */
+  readonly options?: ClientOptions | undefined;
+}
+
+/** Bounds of what clients may ask for. */
+export interface HttpLimits {
+  /** The bytes of one body. Default 1 MiB. */
+  readonly maxBodyBytes: number;
+  /** The bytes of all bodies that are being read. Default 64 MiB. */
+  readonly maxBodyBytesInAll: number;
+  /** How long a body may take, in milliseconds. Default 30,000. */
+  readonly maxBodyMs: number;
+  /** How deep JSON may be nested. Default 100. */
+  readonly maxJsonDepth: number;
+  /** The longest deadline that a client may set, in milliseconds. A longer one is cut. Default 300,000. */
+  readonly maxTimeoutMs: number;
+  /** The requests that are served at the same time. More of them are refused. Default 1024. */
+  readonly maxRequests: number;
+}
+
+/** Options of `httpHandler`. */
+export interface HttpOptions {
+  /** The services: implementations that run in this process, and services of remote peers. */
+  readonly services: readonly (Implementation | RemoteService)[];
+  /**
+   * The methods that can be called, such as `greeter.v1/greet`. No other method can. They are unary or one-way, and take
+   * no memory of the caller.
+   */
+  readonly allow: readonly string[];
+  /**
+   * Those of `allow` that change nothing. GET calls them, too: links, caches and pages of other origins may do so
+   * without asking. `idempotent` is less: a second call does no harm, but the first one may. Default: none.
+   */
+  readonly safe?: readonly string[] | undefined;
+  /** The path before the name of the service, such as `/api`. Default: none. */
+  readonly prefix?: string | undefined;
+  /**
+   * The headers of requests that become metadata, in lower case, such as `authorization`. Values of names that end in
+   * `-bin` are base64 and become bytes. Default: none.
+   */
+  readonly requestHeaders?: readonly string[] | undefined;
+  /** The pages of other origins that may call. Default: none may. */
+  readonly cors?: CorsOptions | undefined;
+  /** Bounds of what clients may ask for. */
+  readonly limits?: { readonly [K in keyof HttpLimits]?: HttpLimits[K] | undefined } | undefined;
+  /**
+   * Receives errors that are neither an answer nor a refusal, such as bad options of `engine`; the client reads
+   * `internal`. Default: prints them with `console.error`.
+   */
+  readonly onError?: ((error: unknown) => void) | undefined;
+  /** Options of the engine that runs the implementations, such as `middleware`, `admission` and `onHandlerError`. */
+  readonly engine?: Omit<EngineOptions, "listen" | "serve"> | undefined;
+}
+
+/** The options with the defaults. */
+export interface ResolvedHttpOptions extends Omit<Complete<HttpOptions>, "cors" | "limits"> {
+  readonly cors: CorsOptions | undefined;
+  readonly limits: HttpLimits;
+}
+
+const serviceField = checkedBy((where, name, value): Implementation | RemoteService => {
+  if (isImplementation(value)) return value;
+  const { service, peer } = (value ?? {}) as Partial<RemoteService>;
+  if (service !== undefined && typeof peer?.client === "function") return value as RemoteService;
+  return fail(TypeError, where, name, "a result of implement(), or { service, peer }", value);
+});
+
+const prefixField = checkedBy((where, name, value): string =>
+  typeof value === "string" && /^(?:\/[\w.~-]+)*$/.test(value)
+    ? value
+    : fail(TypeError, where, name, 'a path such as "/api", without a slash at its end', value),
+);
+
+const headerField = checkedBy((where, name, value): string => {
+  if (typeof value !== "string") return fail(TypeError, where, name, "the name of a header", value);
+  try {
+    new Metadata({ [value]: "" });
+  } catch {
+    return fail(TypeError, where, name, "the name of a header in lower case", value);
+  }
+  return value;
+});
+
+const originsField = checkedBy((where, name, value): readonly string[] | "*" => {
+  if (value === "*") return value;
+  const isOrigin = (each: unknown): boolean =>
+    typeof each === "string" && URL.canParse(each) && new URL(each).origin === each;
+  if (Array.isArray(value) && value.every(isOrigin)) return value as readonly string[];
+  return fail(TypeError, where, name, 'origins such as "https://app.example.com", or "*"', value);
+});
+
+const corsFields = {
+  origins: required(originsField),
+  credentials: boolean(),
+  maxAgeS: integer(0, 86_400),
+} satisfies FieldsOf<CorsOptions>;
+
+const limitFields = {
+  maxBodyBytes: integer(1, 2 ** 31, 2 ** 20),
+  maxBodyBytesInAll: integer(1, Number.MAX_SAFE_INTEGER, 64 * 2 ** 20),
+  maxBodyMs: milliseconds({ fallback: 30_000 }),
+  maxJsonDepth: integer(1, 1000, 100),
+  maxTimeoutMs: milliseconds({ fallback: 300_000 }),
+  maxRequests: integer(1, 1_000_000, 1024),
+} satisfies FieldsOf<HttpLimits>;
+
+const httpFields = {
+  services: required(list(serviceField, 1)),
+  allow: required(list(text(3, 300), 1)),
+  safe: list(text(3, 300)),
+  prefix: prefixField,
+  requestHeaders: list(headerField, 0, 64),
+  cors: checkedBy((where, name, value) => resolveNested(where, name, value, corsFields)),
+  limits: group(limitFields),
+  onError: callback<(error: unknown) => void>((error) => console.error("cinnabar-http:", error)),
+  engine: anything<NonNullable<HttpOptions["engine"]>>(),
+} satisfies FieldsOf<HttpOptions>;
+
+/** @throws TypeError or RangeError that names the option. */
+export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
+  const resolved = resolveOptions("httpHandler", options, httpFields);
+  const {
+    services,
+    allow,
+    safe = [],
+    prefix = "",
+    requestHeaders = [],
+    cors,
+    limits,
+    engine = {},
+  } = resolved;
+  if (cors?.credentials === true && cors.origins === "*")
+    throw new TypeError('httpHandler: cors: credentials need named origins; origins is "*"');
+  return {
+    ...{ services, allow, safe, prefix, requestHeaders, engine, onError: resolved.onError },
+    cors: cors as CorsOptions | undefined,
+    limits: limits as HttpLimits,
+  };
+}

@@ -1,0 +1,215 @@
+import { execFile } from "node:child_process";
+import { createServer, type Server } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2Server, type Http2Server } from "node:http2";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { buffer, text } from "node:stream/consumers";
+import { promisify } from "node:util";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
+import { allMethods, greeter } from "./services.test-support.ts";
+
+const run = promisify(execFile);
+
+/** The port of a server that has no connections left when the test ends. */
+async function listen(server: Server | Http2Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(
+    () =>
+      new Promise<void>((resolve) => {
+        server.close(() => resolve());
+        if ("closeAllConnections" in server) server.closeAllConnections();
+      }),
+  );
+  return (server.address() as AddressInfo).port;
+}
+
+function handlerOf(options: Partial<HttpOptions> = {}) {
+  const { implementation, seen } = greeter();
+  const handler = httpHandler({ services: [implementation], allow: allMethods, ...options });
+  onTestFinished(() => handler.close());
+  return { handler: toNodeHandler(handler), seen };
+}
+
+async function serve(options: Partial<HttpOptions> = {}) {
+  const { handler, seen } = handlerOf(options);
+  const errors: unknown[] = [];
+  const server = createServer(handler);
+  const port = await listen(server);
+  return { server, port, seen, errors };
+}
+
+async function dial(port: number): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
+  socket.on("error", () => {});
+  return socket;
+}
+
+/** All that comes until the server closes the connection or resets it. */
+function received(socket: Socket): Promise<string> {
+  let all = "";
+  socket.setEncoding("latin1").on("data", (chunk) => {
+    all += chunk;
+  });
+  return new Promise((resolve) => socket.once("close", () => resolve(all)));
+}
+
+async function exchange(port: number, request: string): Promise<string> {
+  const socket = await dial(port);
+  socket.write(request);
+  return received(socket);
+}
+
+const ping = (headers: string, body = "{}") =>
+  `POST /greeter.v1/ping HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n${headers}\r\n${body}`;
+
+const statusesOf = (answer: string) =>
+  [...answer.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+
+describe("node:http", () => {
+  it("serves curl", async () => {
+    const { port } = await serve({ safe: ["greeter.v1/greet"] });
+    const url = `http://127.0.0.1:${port}/greeter.v1/greet`;
+    const json = ["-H", "content-type: application/json"];
+    const { stdout } = await run("curl", ["-sS", "-i", ...json, "-d", '{"name":"curl"}', url]);
+    expect(stdout).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+    expect(stdout).toContain("\r\ncontent-length: 22\r\n");
+    expect(stdout).toContain("\r\ntrailer-x-cost: 3\r\n");
+    expect(stdout.endsWith('\r\n\r\n{"text":"Hello, curl"}')).toBe(true);
+    const got = await run("curl", ["-sS", "-G", "--data-urlencode", 'message={"name":"Zoë"}', url]);
+    expect(got.stdout).toBe('{"text":"Hello, Zoë"}');
+    const head = await run("curl", ["-sS", "-I", `${url}?message=%7B%22name%22%3A%22a%22%7D`]);
+    expect(head.stdout).toContain("content-length: 19\r\n");
+    const form = await run("curl", ["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-d", "name=a", url]);
+    expect(form.stdout).toBe("415");
+  });
+
+  it("aborts the call of a client that goes away", async () => {
+    const { port, seen } = await serve();
+    const socket = await dial(port);
+    socket.write(ping("content-length: 2\r\n").replace("/ping", "/wait"));
+    await seen.waiting;
+    socket.destroy();
+    await expect.poll(() => seen.stopped).toEqual(["cancelled"]);
+  });
+
+  it("does not abort a call after its answer, on a connection that goes on", async () => {
+    const { port, seen } = await serve();
+    const socket = await dial(port);
+    socket.write(ping("content-length: 2\r\n") + ping("connection: close\r\ncontent-length: 2\r\n"));
+    expect(statusesOf(await received(socket))).toEqual([200, 200]);
+    expect(seen.stopped).toEqual([]);
+  });
+
+  it("leaves a body that it does not read with the client, and closes the connection soon", async () => {
+    const { port } = await serve();
+    const socket = await dial(port);
+    socket.write("POST /greeter.v1/none HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let sent = 0;
+    const chunk = `10000\r\n${" ".repeat(65_536)}\r\n`;
+    const send = () => {
+      while (!socket.destroyed && socket.write(chunk)) sent += chunk.length;
+    };
+    socket.on("drain", send);
+    send();
+    expect(statusesOf(await received(socket))).toEqual([404]);
+    expect(sent).toBeGreaterThan(0);
+  });
+
+  it("says where a body parser has been before it", async () => {
+    const errors: unknown[] = [];
+    const { handler } = handlerOf({ onError: (error) => errors.push(error) });
+    const server = createServer((request, response) => {
+      buffer(request).then(() => handler(request, response));
+    });
+    const port = await listen(server);
+    const [status] = statusesOf(await exchange(port, ping("connection: close\r\ncontent-length: 2\r\n")));
+    expect(status).toBe(500);
+    expect(String(errors)).toContain("mount the handler before any body parser");
+  });
+});
+
+describe("hostile HTTP", () => {
+  it.each<[string, string]>([
+    ["both lengths", "content-length: 2\r\ntransfer-encoding: chunked\r\n"],
+    ["two lengths", "content-length: 2\r\ncontent-length: 30\r\n"],
+    ["a length that is no number", "content-length: +2\r\n"],
+    ["an encoding that is not chunked", "transfer-encoding: chunked, identity\r\n"],
+    ["an encoding behind a tab", "transfer-encoding\t: chunked\r\n"],
+    ["a folded header", "x-a: b\r\n transfer-encoding: chunked\r\ncontent-length: 2\r\n"],
+    ["a bare line feed", "content-length: 2\n\r\n"],
+  ])("smuggles no second request with %s", async (_, headers) => {
+    const { port, seen } = await serve();
+    const second = `POST /greeter.v1/note HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\r\n{"text":"evil"}`;
+    const answer = await exchange(port, ping(`${headers}`, `0\r\n\r\n${second}`));
+    expect(statusesOf(answer).filter((status) => status < 400)).toEqual([]);
+    expect(seen.notes).toEqual([]);
+  });
+
+  it("waits for slow bodies no longer than its bound, and serves others meanwhile", async () => {
+    const { port } = await serve({ limits: { maxBodyMs: 300 } });
+    const slow = await Promise.all(
+      Array.from({ length: 50 }, async () => {
+        const socket = await dial(port);
+        socket.write(ping("content-length: 1000\r\n", "{"));
+        return received(socket);
+      }),
+    );
+    expect(slow.flatMap(statusesOf)).toEqual(Array(50).fill(408));
+    const [status] = statusesOf(await exchange(port, ping("connection: close\r\ncontent-length: 2\r\n")));
+    expect(status).toBe(200);
+  });
+
+  it("reads no more of an endless body than its bound", async () => {
+    const { port } = await serve({ limits: { maxBodyBytes: 100_000 } });
+    const socket = await dial(port);
+    socket.write(ping("transfer-encoding: chunked\r\n", ""));
+    const chunk = `4000\r\n${" ".repeat(16_384)}\r\n`;
+    const send = () => {
+      while (!socket.destroyed && socket.write(chunk));
+    };
+    socket.on("drain", send);
+    send();
+    expect(statusesOf(await received(socket))).toEqual([413]);
+  });
+
+  it("survives a client that goes away in the middle of its body", async () => {
+    const { port } = await serve();
+    const socket = await dial(port);
+    socket.write(ping("content-length: 1000\r\n", "{"));
+    socket.destroy();
+    const [status] = statusesOf(await exchange(port, ping("connection: close\r\ncontent-length: 2\r\n")));
+    expect(status).toBe(200);
+  });
+});
+
+describe("node:http2", () => {
+  async function serve2() {
+    const { handler, seen } = handlerOf();
+    const port = await listen(createHttp2Server(handler));
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    return { session, seen };
+  }
+  const head = { ":method": "POST", "content-type": "application/json" };
+
+  it("serves calls", async () => {
+    const { session } = await serve2();
+    const stream = session.request({ ...head, ":path": "/greeter.v1/greet" });
+    stream.end('{"name":"two"}');
+    const headers = await new Promise((resolve) => stream.once("response", resolve));
+    expect(headers).toMatchObject({ ":status": 200, "x-lead": "head", "content-length": "21" });
+    expect(await text(stream)).toBe('{"text":"Hello, two"}');
+  });
+
+  it("aborts the call of a stream that is reset", async () => {
+    const { session, seen } = await serve2();
+    const stream = session.request({ ...head, ":path": "/greeter.v1/wait" });
+    stream.on("error", () => {});
+    stream.end("{}");
+    await seen.waiting;
+    stream.close(8);
+    await expect.poll(() => seen.stopped).toEqual(["cancelled"]);
+  });
+});
