@@ -19,6 +19,9 @@ const withoutMem = "--testNamePattern=^(?!.*over '?mem\\b)";
 /** Of src/, the folders with tests that open a fabric. */
 const withFabric = ["engine", "fabric", "memory", "transfer"];
 
+/** Packages with tests that open a fabric. */
+const packages = ["bulk", "cli", "group", "inspect", "lanes", "nvme"];
+
 /** Folders of tests, and first the C++ tests. */
 export const areas = [
   "native",
@@ -26,12 +29,15 @@ export const areas = [
   ...readdirSync(join(root, "test"), { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !withoutFabric.includes(entry.name))
     .map((entry) => `test/${entry.name}`),
+  ...packages.map((name) => `packages/${name}/test`),
 ];
 
 /** The areas in stages of some minutes each; the last has all that no other has. */
 export function areasOfStages() {
-  const processes = ["test/processes"];
-  const bulk = areas.filter((area) => /^test\/(bulk|memory|unary)$/.test(area));
+  const processes = areas.filter((area) =>
+    /^(test\/processes|packages\/(cli|group|lanes|nvme)\/test)$/.test(area),
+  );
+  const bulk = areas.filter((area) => /^(test\/(bulk|memory|unary)|packages\/bulk\/test)$/.test(area));
   const native = areas.filter((area) => /^(native|src\/.*)$/.test(area));
   const taken = [...native, ...processes, ...bulk];
   return [

@@ -27,7 +27,7 @@ const onDevices = "verbs on ";
 
 /** What has no test over a device: to load it takes the guest minutes. */
 const withoutDevices = [
-  "packages/**",
+  "packages/{cli,group,nvme,otel}/**",
   "test/{bench,demo,docs,fake-timers,golden,model,package,scripts,structure,types}/**",
   "test/hostile/!(thrown)*",
   "test/security/!(authorization)*",
@@ -49,21 +49,21 @@ const chaos = ["chaos", "pressure", "long-run"];
 export const partsOnDevices = [
   { name: "faults", filters: ["test/rdma/"] },
   { name: "bulk", filters: ["test/bulk/"] },
-  { name: "memory", filters: ["test/memory/"] },
+  { name: "memory", filters: ["test/memory/", "packages/bulk/test/"] },
   { name: "calls", filters: ["test/unary/"] },
-  { name: "lanes", quiet: true, filters: ["test/processes/lanes"] },
+  { name: "lanes", quiet: true, filters: ["packages/lanes/test/lanes"] },
   { name: "deaths", quiet: true, filters: deaths.map((name) => `test/processes/${name}.`) },
   { name: "chaos", quiet: true, filters: chaos.map((name) => `test/processes/${name}.`) },
   {
     name: "processes",
     quiet: true,
     filters: ["test/processes/"],
-    without: [`test/processes/{lanes,${[...deaths, ...chaos]}}.*`],
+    without: [`test/processes/{${[...deaths, ...chaos]}}.*`],
   },
   {
     name: "rest",
     filters: ["test/"],
-    without: [...withoutDevices, "test/{rdma,bulk,memory,unary,processes}/**"],
+    without: [...withoutDevices, "test/{rdma,bulk,memory,unary,processes}/**", "packages/{bulk,lanes}/**"],
   },
 ];
 

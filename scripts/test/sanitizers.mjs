@@ -21,8 +21,8 @@ const withoutNewPaths = [
   ...["admission", "balance", "idle", "overloaded-server", "rolling-restart", "storm", "suspicion"],
 ];
 
-/** test/processes/ is the longest, so these are a part of their own. */
-const firstProcesses = ["lanes", "teardown", "chaos"];
+/** Processes take longest, so these are a part of their own, with those of packages. */
+const firstProcesses = ["teardown", "chaos"];
 
 /**
  * Where tests drive the addon; what a listing of folders adds later is in it by itself. Everything else is TypeScript,
@@ -48,9 +48,20 @@ export const partsUnderSanitizers = [
   { name: "bulk", filters: ["test/bulk/"] },
   {
     name: "memory",
-    filters: ["test/lifecycle/engine", "test/lifecycle/drain", "test/memory/", "test/regression/"],
+    filters: [
+      ...["test/lifecycle/engine", "test/lifecycle/drain", "test/memory/", "test/regression/"],
+      "packages/bulk/test/",
+    ],
   },
-  { name: "processes-1", quiet: true, filters: firstProcesses.map((name) => `test/processes/${name}.`) },
+  {
+    name: "processes-1",
+    quiet: true,
+    filters: [
+      ...firstProcesses.map((name) => `test/processes/${name}.`),
+      ...["cli", "group", "lanes", "nvme"].map((name) => `packages/${name}/test/`),
+    ],
+    without: ["packages/**/!(*.process).test.ts"],
+  },
   {
     name: "processes-2",
     quiet: true,

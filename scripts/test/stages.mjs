@@ -51,6 +51,7 @@ import { runVitest } from "./vitest.mjs";
 const overNet = [
   ...["test/conformance/", "test/hostile/", "test/processes/", "test/security/", "test/bulk/late-writes"],
   ...["test/regression/draining-peer-that-dies", "test/regression/name-of-a-small-incarnation"],
+  "packages/lanes/test/",
 ];
 
 const onGuest = { prepare: prepareDevices, lack: "NO TEST ON RDMA DEVICES" };
@@ -132,14 +133,23 @@ export const stages = [
       runVitest({
         name: "long-calls",
         args: ["test/"],
-        without: ["packages/**", "test/{demo,docs,golden,model,package,processes,scripts,structure}/**"],
+        without: [
+          "packages/{cli,group,nvme,otel}/**",
+          "packages/lanes/**/*.process.test.ts",
+          "test/{demo,docs,golden,model,package,processes,scripts,structure}/**",
+        ],
       }),
   },
   {
     name: "long-processes",
     when: "alone",
     what: "TypeScript tests of several processes and of the model, in their long form",
-    run: () => runVitest({ name: "long-processes", args: ["test/processes/", "test/model/"] }),
+    run: () =>
+      runVitest({
+        name: "long-processes",
+        args: ["test/processes/", "test/model/", "packages/"],
+        without: ["packages/**/!(*.process).test.ts"],
+      }),
   },
   {
     name: "sealed",
@@ -148,9 +158,12 @@ export const stages = [
     run: () =>
       runVitest({
         name: "sealed",
-        args: ["bulk", "conformance", "memory", "middleware", "streams", "unary"].map(
-          (name) => `test/${name}/`,
-        ),
+        args: [
+          ...["bulk", "conformance", "memory", "middleware", "streams", "unary"].map(
+            (name) => `test/${name}/`,
+          ),
+          ...["bulk", "inspect"].map((name) => `packages/${name}/test/`),
+        ],
         env: { CINNABAR_TEST_SECURED: "1" },
       }),
   },
@@ -162,7 +175,7 @@ export const stages = [
       runVitest({
         name: "net",
         args: overNet,
-        without: ["test/processes/{command-line,forbidden,long-run,shm-places,tcp-}*"],
+        without: ["test/processes/{forbidden,long-run,shm-places,tcp-}*"],
         env: { CINNABAR_TEST_NET: "1", CINNABAR_LONG: "" },
       }),
   },

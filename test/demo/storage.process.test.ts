@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { startProgram } from "../processes/support/command-line.ts";
+import { startProgram } from "../../packages/cli/test/support/command-line.ts";
 import { isRunning } from "./support/demo-run.ts";
 
 const program = fileURLToPath(new URL("../../build/examples/demo/storage/main.js", import.meta.url));

@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { type Engine, service, unary } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { startProgram } from "./support/command-line.ts";
+import { startProgram } from "../../packages/cli/test/support/command-line.ts";
+import { endAll, ends, track } from "../../packages/cli/test/support/watched-server.ts";
 import { endAllPeers, openEngine } from "./support/peers.ts";
 import { greeting } from "./support/tcp-bytes.ts";
-import { endAll, ends, track } from "./support/watched-server.ts";
 
 const Calls = service("calls.v1", { make: unary() });
 const key = Buffer.alloc(32, 7);

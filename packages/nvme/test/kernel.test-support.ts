@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect } from "vitest";
 import { root } from "../../../test/docs/pages.test-support.ts";
-import { type Running, start } from "../../../test/processes/support/command-line.ts";
+import { type Running, start } from "../../cli/test/support/command-line.ts";
 
 /** The stage disks-kernel of `npm test` runs in the guest, where tests are root, and sets it. */
 export const isGuest = process.env.CINNABAR_KERNEL_DISKS !== undefined;

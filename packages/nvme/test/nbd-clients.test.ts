@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { blocksOf, modulesOf, root } from "../../../test/docs/pages.test-support.ts";
-import { cinnabar, start } from "../../../test/processes/support/command-line.ts";
+import { cinnabar, start } from "../../cli/test/support/command-line.ts";
 import { type BlockDevice, memoryDevice, openFileDevice, serveNbd } from "../src/index.ts";
 
 /** The stage disks-clients of `npm test` installs the programs and sets it. */

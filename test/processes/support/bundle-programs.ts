@@ -4,8 +4,14 @@ import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
-/** What the compiler makes of `programs/`. */
-const built = join(root, "build/test/processes/programs");
+
+/**
+ * What the compiler makes of the programs of tests. Those of packages/group and packages/nvme stay as they are: their
+ * package imports `cinnabar`, and would have another copy of it than the program.
+ */
+const sources = ["test/processes/programs", "packages/lanes/test/programs"];
+const built = sources.map((folder) => join(root, "build", folder));
+
 /**
  * The same programs, each with all it imports in a few files. zod alone is 95 files, whose import takes as long as that
  * of the package, and the tests start a thousand processes and threads. The package finds its addon by its own name.
@@ -16,31 +22,24 @@ const bundled = join(root, "build/programs");
 const lanes = join(root, "packages/lanes/dist");
 const laneWorker = join(lanes, "lane-worker.js");
 
-/** With a package that imports `cinnabar`, too. */
-const unbundled = [
-  "coordinated-member.js",
-  "launched-member.js",
-  "collective-member.js",
-  "variable-member.js",
-  "disk-target.js",
-  "block-writer.js",
-];
-
 /** Before the first test of a run: bundles the programs unless that was done since they were last built. */
 export default async function bundlePrograms(): Promise<void> {
-  if (!existsSync(built) || !existsSync(laneWorker)) return;
-  const sourcesMs = Math.max(...[built, join(root, "dist"), lanes].map((folder) => written(folder).lastMs));
+  if (![...built, laneWorker].every(existsSync)) return;
+  const sourcesMs = Math.max(
+    ...[...built, join(root, "dist"), lanes].map((folder) => written(folder).lastMs),
+  );
   const isCurrent = () => written(bundled).firstMs > sourcesMs;
   if (isCurrent()) return;
   mkdirSync(dirname(bundled), { recursive: true });
   // Beside it first: another run may be using the old ones, and sees either these or those.
   const folder = mkdtempSync(`${bundled}-`);
-  const programs = readdirSync(built).filter((name) => name.endsWith(".js") && !unbundled.includes(name));
+  // A build removes nothing, so it may have programs whose source is gone.
+  const programs = sources.flatMap((from) =>
+    readdirSync(join(root, from)).map((name) => join(root, "build", from, name.replace(/ts$/, "js"))),
+  );
   const bundle = await rolldown({
-    input: [...programs.map((name) => join(built, name)), laneWorker],
+    input: [...programs, laneWorker],
     platform: "node",
-    // It starts a thread with a file of its own.
-    external: ["cinnabar-group"],
     // As without a bundle: zod sets its language up in a module that nobody takes anything from.
     treeshake: { moduleSideEffects: true },
   });

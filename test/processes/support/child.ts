@@ -3,12 +3,9 @@ import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Answer, Report } from "../programs/commands.ts";
 
-/**
- * The programs as `bundle-programs.ts` leaves them, and as they are built: one that is not bundled is loaded file by
- * file.
- */
-const folders = ["../../../build/programs/", "../../../build/test/processes/programs/"].map((folder) =>
-  fileURLToPath(new URL(folder, import.meta.url)),
+/** The programs as `bundle-programs.ts` leaves them, and those of packages that it does not bundle. */
+const folders = ["programs/", "packages/group/test/programs/", "packages/nvme/test/programs/"].map((folder) =>
+  fileURLToPath(new URL(`../../../build/${folder}`, import.meta.url)),
 );
 
 /** How a process ended: the signal if one ended it, else its exit status. */
