@@ -80,6 +80,9 @@ export class ControllerAuthentication {
   #state: State = { at: "send negotiate" };
   #isDone = false;
   #markDone = () => {};
+  /** Messages take turns. */
+  #turn: Promise<unknown> = Promise.resolve();
+  readonly #ended = new AbortController();
 
   constructor(ends: Ends, proof: HostProof) {
     this.#ends = ends;
@@ -92,8 +95,28 @@ export class ControllerAuthentication {
     return this.#isDone;
   }
 
+  /** The queue has ended: what it waits for is not computed. */
+  end(): void {
+    this.#ended.abort();
+  }
+
   /** Takes the host's message. The next message reports a fault in it. False: the host has given up. */
-  take(message: Buffer): boolean {
+  take(message: Buffer): Promise<boolean> {
+    return this.#inTurn(() => this.#take(message));
+  }
+
+  /** The message that the host waits for. Undefined if the host has no room for it; the state does not change then. */
+  next(maxBytes: number): Promise<NextMessage | undefined> {
+    return this.#inTurn(() => this.#next(maxBytes));
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => {});
+    return done;
+  }
+
+  async #take(message: Buffer): Promise<boolean> {
     const named = kindOf(message);
     const state = this.#state;
     if (named?.kind === kind.failure2) {
@@ -104,7 +127,7 @@ export class ControllerAuthentication {
     if (named === undefined) this.#fail(0, failure.payload);
     else if (named.kind === kind.negotiate && state.at === "send negotiate") this.#choose(named.id, message);
     else if (named.kind === kind.reply && state.at === "send reply")
-      this.#check(named.id, message, state.asked);
+      await this.#check(named.id, message, state.asked);
     else if (named.kind === kind.success2 && state.at === "send success2") {
       if (named.id === state.id && isSuccess2(message)) this.#succeed();
       else this.#fail(named.id, failure.payload);
@@ -112,8 +135,7 @@ export class ControllerAuthentication {
     return true;
   }
 
-  /** The message that the host waits for. Undefined if the host has no room for it; the state does not change then. */
-  next(maxBytes: number): NextMessage | undefined {
+  async #next(maxBytes: number): Promise<NextMessage | undefined> {
     const state = this.#state;
     const given = (message: Buffer, then: () => void, isLast = false): NextMessage | undefined => {
       if (message.length > maxBytes) return undefined;
@@ -123,7 +145,7 @@ export class ControllerAuthentication {
     if (state.at === "get challenge") {
       // This check comes before the exchange of keys, which costs most.
       if (challengeBytes(state) > maxBytes) return undefined;
-      const asked = newAsked(state);
+      const asked = await this.#ask(state);
       const message = challengeMessage(state.id, { ...asked, dhValue: asked.exchange?.value ?? noValue });
       return given(message, () => (this.#state = { at: "send reply", asked }));
     }
@@ -152,11 +174,15 @@ export class ControllerAuthentication {
     this.#state = { at: "get challenge", id, hash, dhGroup };
   }
 
-  #check(id: number, message: Buffer, { hash, dhGroup, exchange, challenge, id: askedId }: Asked): void {
+  async #check(
+    id: number,
+    message: Buffer,
+    { hash, dhGroup, exchange, challenge, id: askedId }: Asked,
+  ): Promise<void> {
     const reply = parseReply(message, { hash, dhGroup });
     if (id !== askedId) return this.#fail(id, failure.payload);
     if (typeof reply === "number") return this.#fail(id, reply);
-    const shared = exchange?.secretWith(reply.dhValue);
+    const shared = await exchange?.secretWith(reply.dhValue, this.#ended.signal);
     if (exchange !== undefined && shared === undefined) return this.#fail(id, failure.payload);
     const transaction = { id, hash, shared, ...this.#ends };
     const { secret, controllerSecret } = this.#proof;
@@ -171,6 +197,17 @@ export class ControllerAuthentication {
     this.#state = { at: "get success1", id, hash, response };
   }
 
+  async #ask({ id, hash, dhGroup }: Chosen): Promise<Asked> {
+    return {
+      ...{ id, hash, dhGroup },
+      challenge: { bytes: randomBytes(digestBytes[hash]), sequence: nextSequence() },
+      exchange:
+        dhGroup === "null"
+          ? undefined
+          : await DhExchange.begin(dhGroup, this.#ends.hostNqn, this.#ended.signal),
+    };
+  }
+
   #succeed(): void {
     this.#state = { at: "send negotiate" };
     this.#isDone = true;
@@ -181,14 +218,6 @@ export class ControllerAuthentication {
     this.#isDone = false;
     this.#state = { at: "get failure1", id, why };
   }
-}
-
-function newAsked({ id, hash, dhGroup }: Chosen): Asked {
-  return {
-    ...{ id, hash, dhGroup },
-    challenge: { bytes: randomBytes(digestBytes[hash]), sequence: nextSequence() },
-    exchange: dhGroup === "null" ? undefined : new DhExchange(dhGroup),
-  };
 }
 
 const noValue = Buffer.alloc(0);

@@ -1,4 +1,4 @@
-import { createDiffieHellman, type DiffieHellman } from "node:crypto";
+import { type DhPower, dhThread } from "./dh-thread.ts";
 
 /** The groups of DH-HMAC-CHAP. Their identifiers on the wire are their places. */
 export const dhGroupNames = [
@@ -54,27 +54,40 @@ export const dhValueBytes = (group: NvmeDhGroup): number => (group === "null" ? 
 
 /** One side of an exchange of keys, in a group that is not null. */
 export class DhExchange {
+  /** The public value for the other side. */
+  readonly value: Buffer;
   readonly #group: Exclude<NvmeDhGroup, "null">;
-  readonly #own: DiffieHellman;
+  readonly #host: string;
+  readonly #exponent: Uint8Array;
 
-  constructor(group: Exclude<NvmeDhGroup, "null">) {
+  private constructor(group: Exclude<NvmeDhGroup, "null">, host: string, { power, exponent }: DhPower) {
     this.#group = group;
-    this.#own = createDiffieHellman(primeOf(group), 2);
-    this.#own.generateKeys();
+    this.#host = host;
+    this.#exponent = exponent;
+    this.value = Buffer.alloc(dhValueBytes(group));
+    this.value.set(power, this.value.length - power.length);
   }
 
-  /** The public value for the other side. */
-  get value(): Buffer {
-    const value = Buffer.alloc(dhValueBytes(this.#group));
-    const number = this.#own.getPublicKey();
-    number.copy(value, value.length - number.length);
-    return value;
+  /**
+   * Begins an exchange.
+   *
+   * @param host the NQN of the host that proves itself
+   * @throws as `dhThread.compute`.
+   */
+  static async begin(
+    group: Exclude<NvmeDhGroup, "null">,
+    host: string,
+    signal?: AbortSignal,
+  ): Promise<DhExchange> {
+    return new DhExchange(group, host, await dhThread.compute(host, { prime: primeOf(group) }, signal));
   }
 
   /**
    * The shared secret, as long as the prime. Undefined for an invalid public value: 0, 1, or at least the prime - 1.
+   *
+   * @throws as `dhThread.compute`.
    */
-  secretWith(value: Buffer): Buffer | undefined {
+  async secretWith(value: Buffer, signal?: AbortSignal): Promise<Buffer | undefined> {
     const prime = primeOf(this.#group);
     // The prime is odd, so that one less differs in the last byte alone.
     const isTooLarge =
@@ -82,6 +95,7 @@ export class DhExchange {
       (value.subarray(0, -1).equals(prime.subarray(0, -1)) && (value.at(-1) ?? 0) >= (prime.at(-1) ?? 0) - 1);
     const isTooSmall = value.subarray(0, -1).every((byte) => byte === 0) && (value.at(-1) ?? 0) < 2;
     if (value.length !== prime.length || isTooLarge || isTooSmall) return undefined;
-    return this.#own.computeSecret(value);
+    const { power } = await dhThread.compute(this.#host, { prime, exponent: this.#exponent, value }, signal);
+    return Buffer.from(power);
   }
 }

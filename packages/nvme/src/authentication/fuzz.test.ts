@@ -33,10 +33,10 @@ it(`${runs} runs with mutated messages prove nothing without the secret, and bre
         kept.push(mutated(message));
         // Messages come twice, and older ones again.
         for (let count = next(5) === 0 ? 2 : 1; count > 0; count--)
-          controller.take((next(12) === 0 ? kept[next(kept.length)] : kept.at(-1)) as Buffer);
+          await controller.take((next(12) === 0 ? kept[next(kept.length)] : kept.at(-1)) as Buffer);
       },
       get: async (into: Buffer) => {
-        const given = controller.next(next(10) === 0 ? next(200) : into.length);
+        const given = await controller.next(next(10) === 0 ? next(200) : into.length);
         if (given === undefined) throw new Error("refused");
         mutated(given.message).copy(into);
       },

@@ -77,8 +77,8 @@ export async function authenticate(
     const asked = parseChallenge(await next(way, id, kind.challenge));
     if (typeof asked === "number") throw new HostFailure(asked, broken("a challenge"));
     const { hash, dhGroup, dhValue } = asked;
-    const exchange = dhGroup === "null" ? undefined : new DhExchange(dhGroup);
-    const shared = exchange?.secretWith(dhValue);
+    const exchange = dhGroup === "null" ? undefined : await DhExchange.begin(dhGroup, ends.hostNqn);
+    const shared = await exchange?.secretWith(dhValue);
     if (exchange !== undefined && shared === undefined)
       throw new HostFailure(failure.payload, broken("a value of its group"));
     const transaction = { id, hash, shared, ...ends };

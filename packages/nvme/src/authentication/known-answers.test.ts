@@ -58,31 +58,35 @@ describe("the groups of RFC 7919", () => {
     ["ffdhe4096", 512, "4648414224ac881b3d0dc59b466f96d06a558278776807797ecf1f66ff397b3e"],
     ["ffdhe6144", 768, "227ac9066b3ddd9e193670cda2388fa884f65ba0cf98b742d1fe77a6687c79c7"],
     ["ffdhe8192", 1024, "770b14efaf6f049929c523113b3fa99a8d11dab1b18af3609590122075d19833"],
-  ] as const)("%s has its prime, and both sides of an exchange get the same", (group, bytes, digest) => {
-    expect(createHash("sha256").update(primeOf(group)).digest("hex")).toBe(digest);
-    expect(dhValueBytes(group)).toBe(bytes);
-    const [one, other] = [new DhExchange(group), new DhExchange(group)];
-    expect(one.value.length).toBe(bytes);
-    expect(one.secretWith(other.value)).toEqual(other.secretWith(one.value));
-    const prime = BigInt(`0x${primeOf(group).toString("hex")}`);
-    const bytesOf = (number: bigint) => Buffer.from(number.toString(16).padStart(2 * bytes, "0"), "hex");
-    for (const wrong of [0n, 1n, prime - 1n, prime, prime + 1n, (1n << BigInt(8 * bytes)) - 1n])
-      expect(one.secretWith(bytesOf(wrong))).toBeUndefined();
-    for (const right of [2n, prime - 2n]) expect(one.secretWith(bytesOf(right))?.length).toBe(bytes);
-    expect(one.secretWith(bytesOf(2n).subarray(1))).toBeUndefined();
-    // The base of all groups is 2, so 2 gives the own value, and 4 its square: by numbers without OpenSSL.
-    const numberOf = (value: Buffer | undefined) => BigInt(`0x${value?.toString("hex")}`);
-    expect(one.secretWith(bytesOf(2n))).toEqual(one.value);
-    expect(numberOf(one.secretWith(bytesOf(4n)))).toBe(numberOf(one.value) ** 2n % prime);
-  });
+  ] as const)(
+    "%s has its prime, and both sides of an exchange get the same",
+    async (group, bytes, digest) => {
+      expect(createHash("sha256").update(primeOf(group)).digest("hex")).toBe(digest);
+      expect(dhValueBytes(group)).toBe(bytes);
+      const [one, other] = [await DhExchange.begin(group, "a"), await DhExchange.begin(group, "b")];
+      expect(one.value.length).toBe(bytes);
+      expect(await one.secretWith(other.value)).toEqual(await other.secretWith(one.value));
+      const prime = BigInt(`0x${primeOf(group).toString("hex")}`);
+      const bytesOf = (number: bigint) => Buffer.from(number.toString(16).padStart(2 * bytes, "0"), "hex");
+      for (const wrong of [0n, 1n, prime - 1n, prime, prime + 1n, (1n << BigInt(8 * bytes)) - 1n])
+        expect(await one.secretWith(bytesOf(wrong))).toBeUndefined();
+      for (const right of [2n, prime - 2n])
+        expect((await one.secretWith(bytesOf(right)))?.length).toBe(bytes);
+      expect(await one.secretWith(bytesOf(2n).subarray(1))).toBeUndefined();
+      // The base of all groups is 2, so 2 gives the own value, and 4 its square: by numbers without OpenSSL.
+      const numberOf = (value: Buffer | undefined) => BigInt(`0x${value?.toString("hex")}`);
+      expect(await one.secretWith(bytesOf(2n))).toEqual(one.value);
+      expect(numberOf(await one.secretWith(bytesOf(4n)))).toBe(numberOf(one.value) ** 2n % prime);
+    },
+  );
 
-  it("gives secrets that keep their zeroes in front", () => {
-    const exchange = new DhExchange("ffdhe2048");
+  it("gives secrets that keep their zeroes in front", async () => {
+    const exchange = await DhExchange.begin("ffdhe2048", "host");
     const value = Buffer.alloc(256);
     let secret: Buffer | undefined;
     for (let number = 2; secret?.[0] !== 0; number++) {
       value.writeUInt32BE(number, 252);
-      secret = exchange.secretWith(value);
+      secret = await exchange.secretWith(value);
     }
     expect(secret.length).toBe(256);
   });

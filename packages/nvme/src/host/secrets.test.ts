@@ -102,11 +102,11 @@ describe.each([
 describe("a target that breaks the protocol of authentication", () => {
   const next = (change: (message: Buffer) => void, which: number) => {
     const original = ControllerAuthentication.prototype.next;
-    vi.spyOn(ControllerAuthentication.prototype, "next").mockImplementation(function (
+    vi.spyOn(ControllerAuthentication.prototype, "next").mockImplementation(async function (
       this: ControllerAuthentication,
       maxBytes,
     ) {
-      const given = original.call(this, maxBytes);
+      const given = await original.call(this, maxBytes);
       if (given?.message.readUInt16BE(0) === which) change(given.message);
       return given;
     });
@@ -197,7 +197,7 @@ it("a host whose target comes back proves its secret again, on every queue", asy
   await serve({}, { port });
   await host.namespaces[0]?.write(0, Buffer.alloc(4096, 1));
   // Negotiation, reply and success, on the admin queue and on two others.
-  expect(taken.mock.results.map(({ value }) => value)).toEqual(Array(9).fill(true));
+  expect(await Promise.all(taken.mock.results.map(({ value }) => value))).toEqual(Array(9).fill(true));
 });
 
 it("a host in calls that proves nothing loses its queue after the time for that", async () => {

@@ -14,7 +14,7 @@ export interface NvmeAdmittedHost {
   readonly hashes?: readonly NvmeHash[];
   /**
    * The accepted Diffie-Hellman groups, the best first. With a group, an eavesdropper cannot try secrets afterwards.
-   * Default: `ffdhe2048` to `ffdhe8192`, then `null`, which means no group.
+   * Default: `ffdhe2048`, `ffdhe3072`, then `null`, which means no group.
    */
   readonly dhGroups?: readonly NvmeDhGroup[];
 }
@@ -22,7 +22,8 @@ export interface NvmeAdmittedHost {
 /** The hosts of a subsystem, by their NQNs, with what they must prove. */
 export type AdmittedHosts = ReadonlyMap<string, HostProof | undefined> | "any";
 
-const [noGroup, ...groups] = dhGroupNames;
+/** Large groups are for those who ask for them: an exchange in them costs twenty times as much. */
+const defaultGroups: readonly NvmeDhGroup[] = ["ffdhe2048", "ffdhe3072", "null"];
 
 const fields = {
   nqn: required(
@@ -50,7 +51,7 @@ export function admittedHosts(where: string, name: string, value: unknown): Admi
       continue;
     }
     const { nqn, ...proof } = resolveNested(where, `${name}[${index}]`, one, fields);
-    const { secret, controllerSecret, hashes = hashNames, dhGroups = [...groups, noGroup] } = proof;
+    const { secret, controllerSecret, hashes = hashNames, dhGroups = defaultGroups } = proof;
     hosts.set(nqn, { secret, controllerSecret, hashes, dhGroups });
   }
   return hosts;

@@ -12,7 +12,7 @@ import {
   success2Message,
 } from "../authentication/messages.ts";
 import { type Challenge, controllerResponse, hostResponse } from "../authentication/responses.ts";
-import { hashNames, makeSecret, parseSecret, type Secret } from "../authentication/secret.ts";
+import { digestBytes, hashNames, makeSecret, parseSecret, type Secret } from "../authentication/secret.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { blocksOf, type CommandFields, type ConnectFields, HostQueue } from "../tcp/host.test-support.ts";
 import type { NvmeAdmittedHost } from "./admitted-hosts.ts";
@@ -129,11 +129,11 @@ describe("a queue whose host must prove a secret", () => {
   it.each(["null", "ffdhe2048", "ffdhe8192"] as const)(
     "takes commands afterwards, by %s",
     async (dhGroup) => {
-      const { port } = await serve();
+      const { port } = await serve({ dhGroups: [dhGroup] });
       const control = await Unproven.open(port);
       const { hash, challenge, dhValue } = await control.challenged(dhGroup);
-      const exchange = dhGroup === "null" ? undefined : new DhExchange(dhGroup);
-      const transaction = { id, hash, shared: exchange?.secretWith(dhValue), ...ends };
+      const exchange = dhGroup === "null" ? undefined : await DhExchange.begin(dhGroup, hostNqn);
+      const transaction = { id, hash, shared: await exchange?.secretWith(dhValue), ...ends };
       const response = hostResponse(transaction, parsed(secret), challenge);
       const ask = { bytes: Buffer.alloc(32, 3), sequence: 77 };
       const reply = { response, challenge: ask, dhValue: exchange?.value ?? Buffer.alloc(0) };
@@ -373,14 +373,14 @@ describe("a command that is wrong gets its status, and the queue waits on", () =
   });
 
   it("too little room for a challenge with a value of a group costs no exchange", async () => {
-    const value = vi.spyOn(DhExchange.prototype, "value", "get");
+    const begin = vi.spyOn(DhExchange, "begin");
     const { port } = await serve({ dhGroups: ["ffdhe2048"] });
     const one = await Unproven.open(port);
     await one.send(negotiate);
     expect((await one.get(16 + 32 + 255)).status).toBe(0x02);
-    expect(value).not.toHaveBeenCalled();
+    expect(begin).not.toHaveBeenCalled();
     expect((await one.get(16 + 32 + 256)).status).toBe(0);
-    expect(value).toHaveBeenCalledTimes(1);
+    expect(begin).toHaveBeenCalledTimes(1);
   });
 
   it("too little room for a challenge changes nothing", async () => {
@@ -454,6 +454,39 @@ describe("a host that proves nothing takes nothing from others", () => {
     control.queue.socket.destroy();
     await Promise.all([other.queue.ended(), ioQueue.queue.ended()]);
     await expect.poll(() => target.stats().controllers).toBe(0);
+  });
+
+  it("nor the loop of the target, by the largest group", async () => {
+    const { port } = await serve({ dhGroups: ["ffdhe8192"] });
+    const open = { host: "nqn.2026-11.test:open", hostId: 2 };
+    const reader = await HostQueue.open(port, none);
+    await reader.greet();
+    const controllerId = Number((await reader.connect(open)).result);
+    await reader.setProperty(0x14, 0x460001);
+    const queue = await HostQueue.open(port, none);
+    await queue.greet();
+    expect((await queue.connect({ ...open, queueId: 1, controllerId })).status).toBe(0);
+    let exchanges = 0;
+    const attack = async () => {
+      const stranger = await Unproven.open(port);
+      const { hash } = await stranger.challenged("ffdhe8192");
+      const dhValue = Buffer.alloc(1024, 7);
+      const response = Buffer.alloc(digestBytes[hash]);
+      await stranger.send(replyMessage(id, { response, challenge: undefined, dhValue }));
+      expect(await stranger.failure()).toBe(failure.failed);
+      exchanges++;
+    };
+    const attacks = Array.from({ length: 4 }, async () => {
+      while (exchanges < 12) await attack();
+    });
+    let reads = 0;
+    while (exchanges < 12) {
+      expect((await queue.read(0, 4096)).status).toBe(0);
+      reads++;
+    }
+    await Promise.all(attacks);
+    // On the loop, each of the two powers of an exchange takes as long as many reads.
+    expect(reads).toBeGreaterThan(20 * exchanges);
   });
 
   it("nor the places that are kept for its I/O queues", async () => {

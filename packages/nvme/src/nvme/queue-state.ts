@@ -70,11 +70,12 @@ export class QueueState {
   /** No command begins any more. */
   abort(): void {
     this.#isGone = true;
+    this.#admitted?.authentication?.end();
   }
 
   /** The connection is over. With the admin queue, the controller ends. */
   leave(): void {
-    this.#isGone = true;
+    this.abort();
     if (this.queueId === 0) this.controller?.end();
     if (this.#underWay === 0) this.#settle();
   }

@@ -55,8 +55,8 @@ function authenticationWork(
     run: async (data) => {
       if (queueId === 0) controller.hear();
       if (fabricsType === fabrics.authenticationSend)
-        return { status: status.success, ...(!authentication.take(data) && { isLast: true }) };
-      const next = authentication.next(data.length);
+        return { status: status.success, ...(!(await authentication.take(data)) && { isLast: true }) };
+      const next = await authentication.next(data.length);
       if (next === undefined) return { status: status.invalidField };
       data.fill(0);
       next.message.copy(data);
