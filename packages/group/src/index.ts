@@ -39,7 +39,7 @@ export {
 export type { BulkCallOptions, CollectiveCallOptions } from "./collective/options.ts";
 export { CollectiveError, type CollectiveResult, type RankFailure } from "./collective/result.ts";
 export { type CoordinatorOptions, coordinatorAuthority } from "./coordinator/coordinator-authority.ts";
-export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
+export type { DetectorEvent, DetectorStats } from "./detector/detector.ts";
 export type { MemberId, Status } from "./detector/message.ts";
 export type { DetectorOptions } from "./detector/options.ts";
 export { type EtcdOptions, etcdAuthority } from "./etcd/etcd-authority.ts";

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { Record } from "../../test/simulate/record.ts";
 import { Simulation, type SimulationOptions } from "../../test/simulate/simulation.ts";
+import type { DetectorEvent } from "./detector.ts";
 import { Detector } from "./detector.ts";
-import type { DetectorEvent } from "./events.ts";
 import type { MemberId, Message, Status } from "./message.ts";
+import { Roster } from "./opinions.ts";
 import { type DetectorOptions, resolveDetectorOptions } from "./options.ts";
-import { Roster } from "./roster.ts";
 
 const periodMs = 1000;
 

@@ -1,17 +1,75 @@
-import { AwakeClock } from "./awake-clock.ts";
 import { Dissemination } from "./dissemination.ts";
-import type { DetectorStats } from "./events.ts";
-import { LocalHealth } from "./local-health.ts";
 import type { IndirectPing, MemberId, Message, OwnStatus, Purpose, Status, Update } from "./message.ts";
-import { isLiving, isNews, Opinions } from "./opinions.ts";
+import { isLiving, isNews, Opinions, OwnState, pickMembers, type Roster } from "./opinions.ts";
 import type { ResolvedOptions } from "./options.ts";
-import { OwnState } from "./own-state.ts";
-import type { Addition, DetectorPorts } from "./ports.ts";
-import type { Probe } from "./probe.ts";
-import { ProbeOrder } from "./probe-order.ts";
-import { Relays } from "./relays.ts";
-import { pickMembers, type Roster } from "./roster.ts";
+import { AwakeClock, LocalHealth } from "./own-faults.ts";
+import { type Probe, ProbeOrder, Relays } from "./probes.ts";
 import { Suspicions } from "./suspicions.ts";
+
+/** What a detector reports. It does not decide who is a member. */
+export type DetectorEvent =
+  /** The belief about another member has changed. */
+  | {
+      readonly type: "status";
+      readonly member: MemberId;
+      readonly status: Status;
+      readonly previous: Status;
+      readonly incarnation: number;
+      /** The member that suspects, for `suspect`. */
+      readonly accuser?: MemberId;
+    }
+  /** Others suspected this member, and it has said that it lives. */
+  | { readonly type: "refuted"; readonly incarnation: number }
+  /** Others have declared this member dead. It comes back with a later incarnation, or is silent from now on. */
+  | { readonly type: "excluded"; readonly incarnation: number; readonly returns: boolean }
+  /**
+   * This member has received no message for `outagePeriods`, or receives messages again. Isolated, it suspects no
+   * member.
+   */
+  | { readonly type: "isolated"; readonly isolated: boolean }
+  /** This member did not run for a while. Its deadlines have moved. */
+  | { readonly type: "slept"; readonly sleptMs: number };
+
+/** Counters since the start. */
+export interface DetectorStats {
+  readonly sent: number;
+  readonly received: number;
+  /** Messages from processes that are not members, or for another member. */
+  readonly ignored: number;
+  readonly probes: number;
+  /** Probes without an answer of the target or of a member in between. */
+  readonly failedProbes: number;
+  /** Suspicions that this member raised or confirmed by its own probes. */
+  readonly suspicions: number;
+  /** Suspicions and deaths of itself that this member has refuted. */
+  readonly refutations: number;
+  /** Deaths that this member declared by itself. */
+  readonly deaths: number;
+  /** Indirect probes refused because too many were under way. */
+  readonly refusedRelays: number;
+  /** For how long this member did not run, as far as it noticed. */
+  readonly sleptMs: number;
+  /** 0 is healthy. */
+  readonly localHealth: number;
+}
+
+/** What a detector needs of the world. */
+interface DetectorPorts {
+  /** Sends a message, or loses it. */
+  send(address: string, message: Message): void;
+  /** From 0 to below 1. */
+  random(): number;
+  onEvent(event: DetectorEvent): void;
+}
+
+/** What a message has beside its purpose and the news. */
+interface Addition {
+  /** A member whose state the receiver gets in any case. */
+  readonly about?: MemberId;
+  readonly update?: Update | undefined;
+  /** Default: the first of the receiver. */
+  readonly address?: string;
+}
 
 const never = Number.POSITIVE_INFINITY;
 

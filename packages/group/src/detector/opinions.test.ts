@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Status, Update } from "./message.ts";
-import { isNews, Opinions } from "./opinions.ts";
-import { Roster } from "./roster.ts";
+import { isNews, Opinions, Roster } from "./opinions.ts";
 
 const roster = new Roster([0, 1, 2].map((id) => ({ id, addresses: [`host:${id}`] })));
 

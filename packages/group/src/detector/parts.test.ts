@@ -1,11 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { seededRandom } from "../../test/simulate/random.ts";
-import { AwakeClock } from "./awake-clock.ts";
-import { LocalHealth } from "./local-health.ts";
-import { News } from "./news.ts";
+import { News } from "./dissemination.ts";
 import { resolveDetectorOptions } from "./options.ts";
-import { ProbeOrder } from "./probe-order.ts";
-import { Suspicion, suspicionBounds } from "./suspicion.ts";
+import { AwakeClock, LocalHealth } from "./own-faults.ts";
+import { ProbeOrder } from "./probes.ts";
+import { Suspicion, suspicionBounds } from "./suspicions.ts";
 
 describe("the order of probes", () => {
   it.each([2, 3, 7, 100])("has at most 2N - 2 others between two turns of a member, N %i", (size) => {

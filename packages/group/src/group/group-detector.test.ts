@@ -1,7 +1,7 @@
 import { Engine } from "cinnabar/standard";
 import { expect, it, vi } from "vitest";
 import type { Membership } from "../authority/authority.ts";
-import type { DetectorEvent } from "../detector/events.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
 import type { LiveMember } from "../live/failure-detector.ts";
 import { type Member, makeView } from "../view/view.ts";
 import { GroupDetector, type StatusChange } from "./group-detector.ts";

@@ -1,9 +1,9 @@
 import { checkedBy, type FieldsOf, fail, required, resolveNested } from "cinnabar/options";
 import type { Membership } from "../authority/authority.ts";
-import type { DetectorEvent } from "../detector/events.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
 import type { Status } from "../detector/message.ts";
 import { type DetectorOptions, detectorField } from "../detector/options.ts";
-import { canReach, parseAddress } from "../live/address.ts";
+import { canReach, parseAddress } from "../live/datagrams.ts";
 import type { LiveStats } from "../live/driver.ts";
 import { FailureDetector, type LiveMember, sharedFields } from "../live/failure-detector.ts";
 import { type Member, memberOf, type View } from "../view/view.ts";

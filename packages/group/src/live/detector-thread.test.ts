@@ -1,7 +1,6 @@
 import { EventEmitter } from "node:events";
 import { expect, it } from "vitest";
-import { DetectorThread } from "./detector-thread.ts";
-import type { Notice, Request } from "./protocol.ts";
+import { DetectorThread, MainThreadWatch, type Notice, type Request } from "./detector-thread.ts";
 
 /** A thread with notices and an end that the test decides. */
 class FakeWorker extends EventEmitter {
@@ -85,4 +84,13 @@ it("does not hide an error of the thread", () => {
   const worker = new FakeWorker();
   new DetectorThread(worker, () => {});
   expect(() => worker.emit("error", new Error("a fault"))).toThrow("a fault");
+});
+
+it("a main thread that does not answer in time stands still, until it answers", () => {
+  const asked: number[] = [];
+  const watch = new MainThreadWatch(1000, (number) => asked.push(number));
+  expect(watch.check(0)).toBe(false);
+  expect([watch.check(1000), watch.check(1001), asked]).toEqual([false, true, [1]]);
+  watch.onAnswer(1);
+  expect([watch.check(5000), watch.check(5900), asked]).toEqual([false, false, [1, 2]]);
 });

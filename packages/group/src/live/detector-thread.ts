@@ -1,8 +1,39 @@
 import { type EventEmitter, once } from "node:events";
-import type { Notice, Request } from "./protocol.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
+import type { MemberId } from "../detector/message.ts";
+import type { Member } from "../detector/opinions.ts";
+import type { ResolvedOptions } from "../detector/options.ts";
+import type { LiveStats } from "./driver.ts";
+
+/** What the thread of a detector is started with. */
+export interface Orders {
+  readonly self: MemberId;
+  readonly members: readonly Member[];
+  readonly group: number;
+  readonly detector: ResolvedOptions;
+  readonly stalledAfterMs: number;
+  readonly key: Uint8Array | undefined;
+}
+
+/** To the thread. `here` answers `are-you-there` with its number: the main thread runs. */
+export type Request =
+  | { readonly kind: "here"; readonly number: number }
+  | { readonly kind: "adopt"; readonly members: readonly Member[] }
+  | { readonly kind: "stats" }
+  | { readonly kind: "leave" }
+  | { readonly kind: "close" };
+
+/** From the thread. */
+export type Notice =
+  | { readonly kind: "ready" }
+  | { readonly kind: "failed"; readonly message: string }
+  | { readonly kind: "are-you-there"; readonly number: number }
+  | { readonly kind: "event"; readonly event: DetectorEvent }
+  | { readonly kind: "stats"; readonly stats: LiveStats }
+  | { readonly kind: "left" };
 
 /** What is used of a worker thread. */
-export interface ThreadPort extends EventEmitter {
+interface ThreadPort extends EventEmitter {
   postMessage(request: Request): void;
   ref(): void;
   unref(): void;
@@ -103,3 +134,31 @@ export class DetectorThread {
 }
 
 const closed = (): Error => new Error("failure detector: it is closed");
+
+/** Finds out whether the main thread answers, by asking it. */
+export class MainThreadWatch {
+  readonly #stalledAfterMs: number;
+  readonly #ask: (number: number) => void;
+  #asked = 0;
+  #answered = 0;
+  #askedMs = 0;
+
+  /** @param ask sends a number to the main thread, which sends it back */
+  constructor(stalledAfterMs: number, ask: (number: number) => void) {
+    this.#stalledAfterMs = stalledAfterMs;
+    this.#ask = ask;
+  }
+
+  onAnswer(number: number): void {
+    this.#answered = number;
+  }
+
+  /** @returns whether the main thread stands still. @param awakeMs time in which this process ran */
+  check(awakeMs: number): boolean {
+    if (this.#asked !== this.#answered) return awakeMs - this.#askedMs > this.#stalledAfterMs;
+    this.#asked += 1;
+    this.#askedMs = awakeMs;
+    this.#ask(this.#asked);
+    return false;
+  }
+}

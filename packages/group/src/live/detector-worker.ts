@@ -1,11 +1,11 @@
 // The thread of a failure detector: it goes on while the main thread computes.
 import { parentPort, workerData } from "node:worker_threads";
-import type { DetectorEvent } from "../detector/events.ts";
-import { Roster } from "../detector/roster.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
+import { Roster } from "../detector/opinions.ts";
+import { Seal } from "./datagrams.ts";
+import type { Notice, Orders, Request } from "./detector-thread.ts";
+import { MainThreadWatch } from "./detector-thread.ts";
 import { Driver } from "./driver.ts";
-import { MainThreadWatch } from "./main-thread-watch.ts";
-import type { Notice, Orders, Request } from "./protocol.ts";
-import { Seal } from "./seal.ts";
 
 const port = parentPort;
 const tell = (notice: Notice) => port?.postMessage(notice);

@@ -1,11 +1,11 @@
 import { createSocket } from "node:dgram";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { encode } from "../detector/codec.ts";
-import type { DetectorEvent } from "../detector/events.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
+import { encode } from "../detector/message.ts";
+import { Roster } from "../detector/opinions.ts";
 import { resolveDetectorOptions } from "../detector/options.ts";
-import { Roster } from "../detector/roster.ts";
+import { Seal } from "./datagrams.ts";
 import { Driver } from "./driver.ts";
-import { Seal } from "./seal.ts";
 
 /** Sends bytes to an address, as a process that is not a detector. */
 async function send(to: string, bytes: Uint8Array): Promise<void> {

@@ -1,11 +1,11 @@
-import { decode, encode } from "../detector/codec.ts";
+import type { DetectorEvent, DetectorStats } from "../detector/detector.ts";
 import { Detector } from "../detector/detector.ts";
-import type { DetectorEvent, DetectorStats } from "../detector/events.ts";
 import type { MemberId } from "../detector/message.ts";
+import { decode, encode } from "../detector/message.ts";
+import type { Roster } from "../detector/opinions.ts";
 import type { ResolvedOptions } from "../detector/options.ts";
-import type { Roster } from "../detector/roster.ts";
-import type { Seal } from "./seal.ts";
-import { UdpTransport } from "./udp-transport.ts";
+import type { Seal } from "./datagrams.ts";
+import { UdpTransport } from "./datagrams.ts";
 
 export interface DriverOptions {
   readonly self: MemberId;

@@ -12,15 +12,15 @@ import {
   resolveOptions,
   text,
 } from "cinnabar/options";
-import type { DetectorEvent } from "../detector/events.ts";
+import type { DetectorEvent } from "../detector/detector.ts";
 import type { MemberId, Status } from "../detector/message.ts";
+import { Roster } from "../detector/opinions.ts";
 import { type DetectorOptions, detectorField } from "../detector/options.ts";
-import { Roster } from "../detector/roster.ts";
 import { maxRank } from "../view/view.ts";
-import { parseAddress } from "./address.ts";
+import { parseAddress } from "./datagrams.ts";
+import type { Notice, Orders } from "./detector-thread.ts";
 import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
-import type { Notice, Orders } from "./protocol.ts";
 
 /** A member of a live group. */
 export interface LiveMember {

@@ -1,4 +1,4 @@
-import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { DetectorEvent } from "../../src/detector/detector.ts";
 import type { MemberId, Status } from "../../src/detector/message.ts";
 import type { LiveMember } from "../../src/live/failure-detector.ts";
 import { Child } from "./child.ts";

@@ -1,4 +1,4 @@
-import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { DetectorEvent } from "../../src/detector/detector.ts";
 import type { MemberId } from "../../src/detector/message.ts";
 import type { DetectorOptions } from "../../src/detector/options.ts";
 import type { LiveStats } from "../../src/live/driver.ts";

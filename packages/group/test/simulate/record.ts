@@ -1,4 +1,4 @@
-import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { DetectorEvent } from "../../src/detector/detector.ts";
 import type { MemberId } from "../../src/detector/message.ts";
 
 /** What the members of a simulation have reported, by the member it concerns. */

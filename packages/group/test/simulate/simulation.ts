@@ -1,9 +1,9 @@
-import { decode, encode } from "../../src/detector/codec.ts";
+import type { DetectorEvent } from "../../src/detector/detector.ts";
 import { Detector } from "../../src/detector/detector.ts";
-import type { DetectorEvent } from "../../src/detector/events.ts";
 import type { MemberId, Message } from "../../src/detector/message.ts";
+import { decode, encode } from "../../src/detector/message.ts";
+import { Roster } from "../../src/detector/opinions.ts";
 import { type DetectorOptions, resolveDetectorOptions } from "../../src/detector/options.ts";
-import { Roster } from "../../src/detector/roster.ts";
 import { EventQueue } from "./event-queue.ts";
 import { seededRandom } from "./random.ts";
 

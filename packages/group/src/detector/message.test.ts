@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { decode, encode, maxIncarnation, maxMessageBytes, maxUpdates } from "./codec.ts";
-import type { Message } from "./message.ts";
+import { decode, encode, type Message, maxIncarnation, maxMessageBytes, maxUpdates } from "./message.ts";
 
 const group = 0xfedc_ba98;
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { canReach, parseAddress } from "./address.ts";
+import { canReach, parseAddress } from "./datagrams.ts";
 
 it("an address is an IP address and a port", () => {
   expect(parseAddress("127.0.0.1:7946")).toEqual({ ip: "127.0.0.1", port: 7946, family: 4 });
