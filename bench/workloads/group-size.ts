@@ -1,5 +1,4 @@
-import { completionMs } from "../../packages/group/src/tree/choose.ts";
-import type { TreeShape } from "../../packages/group/src/tree/shape.ts";
+import { completionMs, type TreeShape } from "../../packages/group/src/collective/tree.ts";
 import { crash, quiet } from "../../packages/group/test/simulate/crash-gates.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";

@@ -107,7 +107,7 @@ describe("diagnostics channels", () => {
     const namesIn = (texts: string[]) =>
       [...new Set(texts.join("\n").match(/\bcinnabar:[a-z]+(?:\.[a-z]+)?/g))].sort();
     const documented = namesIn(userPages.map((page) => readFileSync(root + page, "utf8")));
-    const sources = ["src/base/observe/channels.ts", "packages/group/src/group/channels.ts"];
+    const sources = ["src/base/observe/channels.ts", "packages/group/src/group/events.ts"];
     expect(documented).toEqual(namesIn(sources.map((file) => readFileSync(root + file, "utf8"))));
   });
 });

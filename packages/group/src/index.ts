@@ -1,10 +1,10 @@
 export type {
   Authority,
   AuthorityContext,
+  Candidate,
   Membership,
   Observation,
 } from "./authority/authority.ts";
-export type { Candidate } from "./authority/candidate.ts";
 export { type ListedMember, staticAuthority } from "./authority/static-authority.ts";
 export type {
   CollectiveClient,
@@ -38,6 +38,7 @@ export {
 } from "./collective/method.ts";
 export type { BulkCallOptions, CollectiveCallOptions } from "./collective/options.ts";
 export { CollectiveError, type CollectiveResult, type RankFailure } from "./collective/result.ts";
+export type { TreeShape } from "./collective/tree.ts";
 export { type CoordinatorOptions, coordinatorAuthority } from "./coordinator/coordinator-authority.ts";
 export type { DetectorEvent, DetectorStats } from "./detector/detector.ts";
 export type { MemberId, Status } from "./detector/message.ts";
@@ -58,10 +59,8 @@ export type { MemberSet } from "./group/member-set.ts";
 export type { Subgroup, SubgroupEvents, SubgroupMembers, SubgroupOptions } from "./group/subgroup.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
-export { expandHostlist } from "./start/hostlist.ts";
-export { type Launch, launchOf, seedsOf } from "./start/launch.ts";
+export { expandHostlist, type Launch, launchOf, seedsOf } from "./start/launch.ts";
 export { type SrvSeedsOptions, srvSeeds } from "./start/srv-seeds.ts";
-export type { TreeShape } from "./tree/shape.ts";
 export {
   type GetOptions,
   type SetOptions,
@@ -71,5 +70,12 @@ export {
   VersionConflictError,
   type Versioned,
 } from "./variable/variables.ts";
-export { NotInViewError, notInView } from "./view/not-in-view.ts";
-export { type Member, type MemberLanes, makeView, memberOf, type View } from "./view/view.ts";
+export {
+  type Member,
+  type MemberLanes,
+  makeView,
+  memberOf,
+  NotInViewError,
+  notInView,
+  type View,
+} from "./view/view.ts";

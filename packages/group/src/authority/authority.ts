@@ -1,6 +1,19 @@
 import type { Engine } from "cinnabar/standard";
-import type { Member, View } from "../view/view.ts";
-import type { Candidate } from "./candidate.ts";
+import type { Member, MemberLanes, View } from "../view/view.ts";
+
+/** A process that wants to become a member. */
+export interface Candidate {
+  /** The rank that it wants. Default: the authority chooses one. */
+  readonly rank?: number;
+  /** Whether it makes the group if there is no group yet: `createGroup`. */
+  readonly creates: boolean;
+  readonly engine: string;
+  readonly urls: readonly string[];
+  readonly host: string | undefined;
+  readonly detector: string | undefined;
+  readonly lanes?: MemberLanes | undefined;
+  readonly metadata: Readonly<Record<string, string>>;
+}
 
 /** What an authority is asked with. */
 export interface AuthorityContext {

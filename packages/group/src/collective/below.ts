@@ -1,15 +1,14 @@
 import { setMaxListeners } from "node:events";
 import { type AnyService, RpcError } from "cinnabar/standard";
-import type { BulkCopy } from "../bulk/bulk-copy.ts";
-import { subtrees } from "../tree/shape.ts";
-import type { Costs } from "./costs.ts";
+import type { BulkCopy } from "./bulk-copy.ts";
 import type { CarriedMember, Envelope, Reply } from "./envelope.ts";
-import { failureOf } from "./failure.ts";
+import { failureOf, parse } from "./failure.ts";
+import { isLater, type MaybePromise, whenThere } from "./handlers.ts";
 import type { Members, Reached } from "./members.ts";
 import type { CollectiveMethod } from "./method.ts";
-import { parse } from "./parse.ts";
-import type { Failure, Tally } from "./tally.ts";
-import { isLater, type MaybePromise, whenThere } from "./when-there.ts";
+import type { Failure, Tally } from "./result.ts";
+import type { Costs } from "./tree.ts";
+import { subtrees } from "./tree.ts";
 
 /** The time and the end of a call to a child. */
 export interface SendOptions {

@@ -1,6 +1,6 @@
 import { service } from "cinnabar/standard";
 import { afterEach, expect, it } from "vitest";
-import { channels } from "../group/channels.ts";
+import { channels } from "../group/events.ts";
 import { closeAll, groupOf, type TestMember } from "./group-of.test-support.ts";
 import { implementCollectives } from "./handlers.ts";
 import { collective } from "./method.ts";

@@ -1,12 +1,12 @@
 import { RpcError, service } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import type { TreeShape } from "../tree/shape.ts";
 import { makeView, type View } from "../view/view.ts";
 import { closeAll, groupOf, member, observerOf, type TestMember } from "./group-of.test-support.ts";
 import { type GroupHandlersOf, implementCollectives } from "./handlers.ts";
 import { collective } from "./method.ts";
 import { CollectiveError } from "./result.ts";
+import type { TreeShape } from "./tree.ts";
 
 const Store = service("store.v1", {
   usage: collective({

@@ -8,17 +8,20 @@ import {
   RpcError,
   type Schema,
 } from "cinnabar/standard";
-import { BulkCopy } from "../bulk/bulk-copy.ts";
-import { channels } from "../group/channels.ts";
-import { chooseShape } from "../tree/choose.ts";
-import { copyFor, refused, runOf } from "./admit.ts";
-import { CallTable } from "./call-table.ts";
-import { Carrier } from "./carrier.ts";
-import { Costs } from "./costs.ts";
-import { checkedFailure } from "./declared-error.ts";
+import { channels } from "../group/events.ts";
+import { CallTable, copyFor, refused, runOf } from "./admission.ts";
+import type { SendOptions } from "./below.ts";
+import { BulkCopy } from "./bulk-copy.ts";
 import type { CarriedMember, Envelope, Reply } from "./envelope.ts";
-import { type CollectiveHost, type GroupImplementation, refusal, type ServedCollective } from "./handlers.ts";
-import { type Members, removalOf } from "./members.ts";
+import { checkedFailure, parse } from "./failure.ts";
+import {
+  type CollectiveHost,
+  type GroupImplementation,
+  type MaybePromise,
+  refusal,
+  type ServedCollective,
+} from "./handlers.ts";
+import { type Members, type Reached, removalOf } from "./members.ts";
 import {
   type CollectiveMethod,
   type CollectiveOutput,
@@ -34,12 +37,43 @@ import {
   type CollectiveCallOptions,
   type ResolvedCallOptions,
   resolveCallOptions,
+  targetsOf,
 } from "./options.ts";
-import { parse } from "./parse.ts";
-import { CollectiveError, type CollectiveResult, resultOf } from "./result.ts";
-import type { Failure } from "./tally.ts";
-import { targetsOf } from "./targets.ts";
-import type { MaybePromise } from "./when-there.ts";
+import { CollectiveError, type CollectiveResult, type Failure, resultOf } from "./result.ts";
+import { Costs, chooseShape } from "./tree.ts";
+
+/** Sends envelopes to members, with one client for each member and service. */
+class Carrier {
+  readonly #clients = new WeakMap<Reached, Map<AnyService, Record<string, unknown>>>();
+
+  /** `offers`: how much of its region the sender has, of a collective with one. */
+  send(
+    to: Reached,
+    service: AnyService,
+    name: string,
+    envelope: Envelope,
+    options: SendOptions,
+    offers: AsyncIterable<number> | undefined,
+  ): Promise<Reply> {
+    const send = this.#clientOf(to, service)[name] as (...given: unknown[]) => Promise<Reply>;
+    return offers === undefined ? send(envelope, options) : send(envelope, offers, options);
+  }
+
+  #clientOf(to: Reached, service: AnyService): Record<string, unknown> {
+    let clients = this.#clients.get(to);
+    if (clients === undefined) {
+      clients = new Map();
+      this.#clients.set(to, clients);
+    }
+    let client = clients.get(service);
+    if (client === undefined) {
+      // The call has its own time and its own end: it outlives the request that brought it here.
+      client = to.client(service, { inherit: false }) as unknown as Record<string, unknown>;
+      clients.set(service, client);
+    }
+    return client;
+  }
+}
 
 /** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` lists the outcome of every member. */
 export type CollectiveFunction<M> = (

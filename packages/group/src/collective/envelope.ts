@@ -5,9 +5,9 @@ import {
   type RpcCode,
   type Schema,
 } from "cinnabar/standard";
-import type { NamedMember } from "../group/strangers.ts";
-import { leastRatio, mostRatio, type TreeShape } from "../tree/shape.ts";
+import type { NamedMember } from "../group/member-link.ts";
 import { type FieldChecks, messageSchema } from "./message-schema.ts";
+import { leastRatio, mostRatio, type TreeShape } from "./tree.ts";
 
 /** What a collective does about members that fail. */
 export type OnFailure = "fail" | "partial" | "failout";

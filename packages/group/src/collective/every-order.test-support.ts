@@ -3,6 +3,7 @@ import { makeView, type View } from "../view/view.ts";
 import { Collectives } from "./collectives.ts";
 import type { Envelope, OnFailure, Reply } from "./envelope.ts";
 import { member } from "./group-of.test-support.ts";
+import type { MaybePromise } from "./handlers.ts";
 import {
   type CollectiveHost,
   type GroupImplementation,
@@ -12,7 +13,6 @@ import {
 import type { Members, Reached } from "./members.ts";
 import { collective } from "./method.ts";
 import { CollectiveError, type CollectiveResult } from "./result.ts";
-import type { MaybePromise } from "./when-there.ts";
 
 const group = "every-order";
 const Work = service("every-order.v1", { run: collective() });

@@ -1,9 +1,9 @@
 import { type EngineMiddleware, service } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { heightOf, subtrees, type TreeShape } from "../tree/shape.ts";
 import { closeAll, groupOf, type TestMember } from "./group-of.test-support.ts";
 import { implementCollectives } from "./handlers.ts";
 import { collective } from "./method.ts";
+import { heightOf, subtrees, type TreeShape } from "./tree.ts";
 
 const Store = service("store.v1", { touch: collective() });
 const size = 16;

@@ -1,7 +1,6 @@
 import { type Engine, RpcError } from "cinnabar/standard";
 import type { MemberLink } from "../group/member-link.ts";
-import { NotInViewError } from "../view/not-in-view.ts";
-import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
+import { isSameMember, type Member, memberOf, NotInViewError, type View } from "../view/view.ts";
 import type { CarriedMember } from "./envelope.ts";
 
 /** What a collective calls. */

@@ -28,3 +28,15 @@ export function messageSchema<T extends object>(what: string, checks: FieldCheck
     }),
   });
 }
+
+/** How many bytes of a region the sender has, from the first on. */
+export const offerSchema: Schema<number> = Object.freeze({
+  "~standard": Object.freeze({
+    version: 1 as const,
+    vendor: "cinnabar-group",
+    validate: (value: unknown) =>
+      Number.isSafeInteger(value) && (value as number) >= 0
+        ? { value: value as number }
+        : { issues: [{ message: "expected a number of bytes" }] },
+  }),
+});

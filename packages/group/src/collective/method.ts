@@ -24,7 +24,7 @@ import {
   type VoidSchema,
 } from "cinnabar/standard";
 import { type Envelope, envelopeSchema, type Reply, replySchema } from "./envelope.ts";
-import { offerSchema } from "./offer-schema.ts";
+import { offerSchema } from "./message-schema.ts";
 
 /** What a collective's contract says of the region that travels with each call. */
 export interface CollectiveBulk {

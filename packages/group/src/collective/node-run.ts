@@ -1,13 +1,13 @@
 import { RpcError } from "cinnabar/standard";
-import type { BulkSource } from "../bulk/bulk-source.ts";
-import { heightOf } from "../tree/shape.ts";
 import { Below, type Sending, type Subject } from "./below.ts";
+import type { BulkSource } from "./bulk-copy.ts";
 import type { Reply } from "./envelope.ts";
 import { failureOf } from "./failure.ts";
 import type { ServedCollective } from "./handlers.ts";
+import { isLater, type MaybePromise, whenThere } from "./handlers.ts";
 import { type OwnHost, OwnPart, type Prepared } from "./own-part.ts";
-import { type Failure, Tally } from "./tally.ts";
-import { isLater, type MaybePromise, whenThere } from "./when-there.ts";
+import { type Failure, Tally } from "./result.ts";
+import { heightOf } from "./tree.ts";
 
 /** A call at one node. The run releases its copy of a region. */
 export interface NodeParts extends Subject {

@@ -1,12 +1,10 @@
 import type { ErrorDeclarations } from "cinnabar/standard";
-import type { BulkCopy } from "../bulk/bulk-copy.ts";
-import { DeclaredFailure, failureOfHandler } from "./declared-error.ts";
+import type { BulkCopy } from "./bulk-copy.ts";
 import type { Envelope } from "./envelope.ts";
-import { reportHandlerError } from "./failure.ts";
+import { DeclaredFailure, failureOfHandler, type Parsed, parse, reportHandlerError } from "./failure.ts";
 import type { CollectiveCall, CollectiveHook, ServedCollective } from "./handlers.ts";
-import { type Parsed, parse } from "./parse.ts";
-import type { Failure } from "./tally.ts";
-import { isLater, type MaybePromise } from "./when-there.ts";
+import { isLater, type MaybePromise } from "./handlers.ts";
+import type { Failure } from "./result.ts";
 
 /** Whether this member may run: with the input as its schema makes it, or why not. A veto holds for all below, too. */
 export type Prepared = Parsed | { readonly veto: Failure };

@@ -1,7 +1,6 @@
 import { service } from "cinnabar/standard";
 import { afterEach, expect, it } from "vitest";
-import { notInView } from "../view/not-in-view.ts";
-import { makeView, type View } from "../view/view.ts";
+import { makeView, notInView, type View } from "../view/view.ts";
 import { closeAll, groupOf, member, type TestMember } from "./group-of.test-support.ts";
 import { implementCollectives } from "./handlers.ts";
 import { collective } from "./method.ts";

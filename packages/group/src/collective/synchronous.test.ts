@@ -2,13 +2,13 @@ import { EventEmitter, once } from "node:events";
 import { type AnyService, RpcError, service } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import type { TreeShape } from "../tree/shape.ts";
-import { Costs } from "./costs.ts";
 import type { Envelope } from "./envelope.ts";
 import { closeAll, groupOf, member, type TestMember } from "./group-of.test-support.ts";
 import { type GroupHandlersOf, implementCollectives, type ServedCollective } from "./handlers.ts";
 import { collective } from "./method.ts";
 import { NodeRun } from "./node-run.ts";
+import type { TreeShape } from "./tree.ts";
+import { Costs } from "./tree.ts";
 
 const Ranks = service("synchronous.v1", {
   of: collective({

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Reply } from "./envelope.ts";
-import { Tally } from "./tally.ts";
+import { Tally } from "./result.ts";
 
 const failure = { code: "unavailable", message: "gone", retryable: true } as const;
 const concat = (one: unknown, other: unknown) => [...(one as number[]), ...(other as number[])];

@@ -5,7 +5,7 @@ import { Newest } from "../view/newest.ts";
 import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
 import { FollowedViews } from "./followed-views.ts";
 import type { Published } from "./membership-service.ts";
-import { isRefusal, refusedBy } from "./refusal.ts";
+import { isRefusal, refusedBy } from "./membership-service.ts";
 
 /**
  * Follows a group with a coordinator from outside: by any of its members, and by another one when that is lost. Where no

@@ -1,16 +1,26 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { checkedBy, type FieldsOf, fail, milliseconds, required, resolveOptions } from "cinnabar/options";
 import { type Client, type Engine, RpcError } from "cinnabar/standard";
-import type { Authority, AuthorityContext, Membership, Observation } from "../authority/authority.ts";
-import type { Candidate } from "../authority/candidate.ts";
+import type {
+  Authority,
+  AuthorityContext,
+  Candidate,
+  Membership,
+  Observation,
+} from "../authority/authority.ts";
 import { GroupHost } from "../host/group-host.ts";
 import { memberOf } from "../view/view.ts";
 import { CoordinatedMembership } from "./coordinated-membership.ts";
 import { CoordinatedObservation } from "./coordinated-observation.ts";
 import { Ledger } from "./ledger.ts";
-import { type JoinAnswer, Membership as MembershipService, type Published } from "./membership-service.ts";
+import {
+  isRefusal,
+  type JoinAnswer,
+  Membership as MembershipService,
+  type Published,
+  refusedBy,
+} from "./membership-service.ts";
 import { isNobody } from "./probe.ts";
-import { isRefusal, refusedBy } from "./refusal.ts";
 
 export interface CoordinatorOptions {
   /**

@@ -1,11 +1,10 @@
 import { Engine, implement, service, unary } from "cinnabar/standard";
 import { afterEach, describe, expect, it } from "vitest";
-import type { Authority, Membership } from "../authority/authority.ts";
-import type { Candidate } from "../authority/candidate.ts";
+import type { Authority, Candidate, Membership } from "../authority/authority.ts";
 import type { Group } from "../group/group.ts";
 import { createGroup, type JoinOptions, joinGroup, observeGroup } from "../group/join-group.ts";
-import { notInView } from "../view/not-in-view.ts";
 import type { View } from "../view/view.ts";
+import { notInView } from "../view/view.ts";
 import { coordinatorAuthority } from "./coordinator-authority.ts";
 import { Membership as MembershipService } from "./membership-service.ts";
 

@@ -3,8 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { Client, Engine, Peer } from "cinnabar/standard";
 import { peerOf } from "../group/member-link.ts";
 import { isSameMember, type Member } from "../view/view.ts";
-import { Membership, type Published } from "./membership-service.ts";
-import { isRefusal } from "./refusal.ts";
+import { isRefusal, Membership, type Published } from "./membership-service.ts";
 
 /** The member that is followed, and the reader of its views. */
 export interface Follower {

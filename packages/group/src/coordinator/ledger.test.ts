@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Candidate } from "../authority/candidate.ts";
+import type { Candidate } from "../authority/authority.ts";
 import { type Member, makeView, memberOf } from "../view/view.ts";
 import { Ledger } from "./ledger.ts";
 import type { Published } from "./membership-service.ts";

@@ -1,4 +1,4 @@
-import type { Candidate } from "../authority/candidate.ts";
+import type { Candidate } from "../authority/authority.ts";
 import { isSameMember, type Member, makeView, memberOf, type View } from "../view/view.ts";
 import type { Published } from "./membership-service.ts";
 

@@ -1,6 +1,5 @@
 import { type Engine, type Peer, RpcError } from "cinnabar/standard";
-import { hostIdentity } from "../group/host-identity.ts";
-import { urlsFrom } from "../group/member-link.ts";
+import { hostIdentity, urlsFrom } from "../group/member-link.ts";
 import type { Member } from "../view/view.ts";
 
 /**

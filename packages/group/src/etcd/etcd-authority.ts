@@ -13,16 +13,12 @@ import {
   text,
 } from "cinnabar/options";
 import { RpcError } from "cinnabar/standard";
-import type { Authority, AuthorityContext } from "../authority/authority.ts";
-import type { Candidate } from "../authority/candidate.ts";
+import type { Authority, AuthorityContext, Candidate } from "../authority/authority.ts";
 import type { Member } from "../view/view.ts";
-import { EtcdGateway } from "./gateway.ts";
+import { EtcdGateway, persist, withTimeLimit } from "./gateway.ts";
 import { GroupKeys, lives } from "./group-keys.ts";
-import { Lease } from "./lease.ts";
-import { EtcdMembership, type MembershipParts } from "./membership.ts";
+import { EtcdMembership, Lease, type MembershipParts } from "./membership.ts";
 import { EtcdObservation } from "./observation.ts";
-import { persist } from "./persist.ts";
-import { withTimeLimit } from "./time-limit.ts";
 
 /** The options of `etcdAuthority`. */
 export interface EtcdOptions {

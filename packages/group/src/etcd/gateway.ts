@@ -1,8 +1,8 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { type RpcCode, RpcError } from "cinnabar/standard";
-import { abortTogether, withTimeLimit } from "./time-limit.ts";
 
 /** Where etcd is, and the user of the requests. */
-export interface GatewayOptions {
+interface GatewayOptions {
   /** At least one, as `http://10.0.0.1:2379`. They are servers of one cluster. */
   readonly endpoints: readonly string[];
   /** For a cluster with authentication. */
@@ -224,4 +224,60 @@ async function* linesOf(response: Response): AsyncGenerator<string> {
       throw new Unreachable(`an answer is longer than ${maxLineLength} characters`);
     yield* lines.filter((line) => line !== "");
   }
+}
+
+/**
+ * Does work with a signal that aborts after a time, or together with one of others. All of them are held until the work
+ * has ended: in Node 20 the garbage collector may take a timeout that only `AbortSignal.any` refers to, and then it never
+ * fires.
+ */
+export async function withTimeLimit<T>(
+  ms: number,
+  others: readonly (AbortSignal | undefined)[],
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const limit = new AbortController();
+  const timer = setTimeout(
+    () => limit.abort(new DOMException(`not done within ${ms} ms`, "TimeoutError")),
+    ms,
+  );
+  const links = others.map((signal) => signal && abortTogether(signal, limit));
+  try {
+    return await work(limit.signal);
+  } finally {
+    clearTimeout(timer);
+    for (const unlink of links) unlink?.();
+  }
+}
+
+/** Aborts a controller when a signal does, until the returned function is called. */
+function abortTogether(signal: AbortSignal, controller: AbortController): () => void {
+  const onAbort = () => controller.abort(signal.reason);
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
+  return () => signal.removeEventListener("abort", onAbort);
+}
+
+const maxPauseMs = 5_000;
+
+/**
+ * Repeats an attempt while etcd cannot be reached, with growing pauses.
+ *
+ * @throws what the attempt throws, if it is not `unavailable`; when `signal` aborts, the error of the last attempt that
+ * it did not cut short
+ */
+export async function persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  let last: unknown;
+  for (let failures = 0; ; failures += 1)
+    try {
+      return await attempt();
+    } catch (error) {
+      if (!(error instanceof RpcError && error.code === "unavailable")) throw error;
+      if (signal.aborted) throw last ?? error;
+      last = error;
+      const ms = Math.min(maxPauseMs, 50 * 2 ** failures) * (0.5 + Math.random() / 2);
+      await pause(ms, undefined, { signal }).catch(() => {
+        throw error;
+      });
+    }
 }

@@ -1,9 +1,8 @@
 import type { Observation } from "../authority/authority.ts";
 import { Newest } from "../view/newest.ts";
 import type { View } from "../view/view.ts";
+import { persist, withTimeLimit } from "./gateway.ts";
 import type { GroupKeys, GroupState } from "./group-keys.ts";
-import { persist } from "./persist.ts";
-import { withTimeLimit } from "./time-limit.ts";
 
 /** How soon a watch with a silently broken connection is noticed: after this time all is read again. */
 const readAnewMs = 30_000;

@@ -8,17 +8,19 @@ import { type GroupImplementation, implementCollectives } from "../collective/ha
 import { type Members, removalOf } from "../collective/members.ts";
 import { treeField } from "../collective/options.ts";
 import type { RankFailure } from "../collective/result.ts";
-import type { TreeShape } from "../tree/shape.ts";
+import type { TreeShape } from "../collective/tree.ts";
 import { byRank, isSameMember } from "../view/view.ts";
-import { Arrivals, type Outcome, type Waiter } from "./arrivals.ts";
 import {
+  Arrivals,
   type Collect,
   type Contribution,
   type ExchangeKind,
   ExchangeService,
   longestName,
+  type Outcome,
   type Release,
-} from "./exchange-service.ts";
+  type Waiter,
+} from "./arrivals.ts";
 
 /** The options of a barrier and of exchanges. */
 export interface ExchangeOptions {

@@ -1,8 +1,7 @@
 import { Engine, implement, service, unary } from "cinnabar/standard";
 import { afterEach, expect, it } from "vitest";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { notInView } from "../view/not-in-view.ts";
-import { type Member, makeView } from "../view/view.ts";
+import { type Member, makeView, notInView } from "../view/view.ts";
 import { Group } from "./group.ts";
 import type { GroupDetector } from "./group-detector.ts";
 import { type JoinOptions, joinGroup, observeGroup } from "./join-group.ts";

@@ -4,13 +4,11 @@ import type { Status } from "../detector/message.ts";
 import type { Presence } from "../host/freshness.ts";
 import type { ServedByMember } from "../host/group-host.ts";
 import type { LiveStats } from "../live/driver.ts";
-import { notInViewFailure } from "../view/not-in-view.ts";
-import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
-import { channels } from "./channels.ts";
+import { isSameMember, type Member, memberOf, notInViewFailure, type View } from "../view/view.ts";
+import { channels } from "./events.ts";
 import type { GroupDetector, StatusChange } from "./group-detector.ts";
-import { MemberLink } from "./member-link.ts";
+import { MemberLink, type NamedMember, Strangers } from "./member-link.ts";
 import { MemberSet } from "./member-set.ts";
-import { type NamedMember, Strangers } from "./strangers.ts";
 import { Subgroup, type SubgroupMembers, type SubgroupOptions } from "./subgroup.ts";
 
 /** The events of `group.on`, by name. */

@@ -11,8 +11,7 @@ import {
   text,
 } from "cinnabar/options";
 import { Engine, type Implementation } from "cinnabar/standard";
-import type { Authority, Observation } from "../authority/authority.ts";
-import type { Candidate } from "../authority/candidate.ts";
+import type { Authority, Candidate, Observation } from "../authority/authority.ts";
 import { assertFree } from "../collective/collectives.ts";
 import { GroupHost } from "../host/group-host.ts";
 import { type Member, type MemberLanes, maxRank } from "../view/view.ts";
@@ -23,7 +22,7 @@ import {
   groupDetectorField,
   liveDetector,
 } from "./group-detector.ts";
-import { hostIdentity } from "./host-identity.ts";
+import { hostIdentity } from "./member-link.ts";
 
 /** The options of `observeGroup`. */
 export interface ObserveOptions {

@@ -1,16 +1,14 @@
-import type { AnyService, Engine, Schema } from "cinnabar/standard";
+import { type AnyService, type Engine, RpcError, type Schema } from "cinnabar/standard";
 import { type CollectiveClient, type CollectiveStats, Collectives } from "../collective/collectives.ts";
 import type { Members } from "../collective/members.ts";
 import { Arrivals } from "../exchange/arrivals.ts";
 import { type ExchangeOptions, Exchanges } from "../exchange/exchanges.ts";
 import type { ServedByMember } from "../host/group-host.ts";
 import { openVariables, type Variable, type VariableOptions, type Variables } from "../variable/variables.ts";
-import { firstView } from "../view/first-view.ts";
 import { Newest } from "../view/newest.ts";
 import type { Member, View } from "../view/view.ts";
-import { Listeners } from "./listeners.ts";
-import type { MemberLink } from "./member-link.ts";
-import type { NamedMember } from "./strangers.ts";
+import { Listeners } from "./events.ts";
+import type { MemberLink, NamedMember } from "./member-link.ts";
 
 /** What groups and subgroups have in common: members with ranks, in a view that others follow, and what they do together. */
 export abstract class MemberSet<Events> implements Members {
@@ -205,4 +203,24 @@ export abstract class MemberSet<Events> implements Members {
     this.#collectives.close();
     this.newest.end(error);
   }
+}
+
+/**
+ * The first of these views that the predicate accepts.
+ *
+ * @throws RpcError `cancelled` when they end before: `signal` aborted, or the group was closed
+ */
+async function firstView(
+  views: AsyncIterable<View>,
+  accepts: (view: View) => boolean,
+  group: string,
+  signal?: AbortSignal,
+): Promise<View> {
+  for await (const view of views) if (accepts(view)) return view;
+  const why = signal?.aborted === true ? "the signal aborted" : "it was closed";
+  throw new RpcError({
+    code: "cancelled",
+    message: `group "${group}": ${why} before a view was accepted`,
+    ...(signal?.aborted === true && { cause: signal.reason }),
+  });
 }

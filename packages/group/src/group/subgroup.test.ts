@@ -3,8 +3,7 @@ import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
 import { implementCollectives } from "../collective/handlers.ts";
 import { collective } from "../collective/method.ts";
-import { notInView } from "../view/not-in-view.ts";
-import { type Member, makeView, memberOf } from "../view/view.ts";
+import { type Member, makeView, memberOf, notInView } from "../view/view.ts";
 import { joinGroup, observeGroup } from "./join-group.ts";
 import { member, scripted } from "./scripted.test-support.ts";
 

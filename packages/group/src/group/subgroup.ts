@@ -2,11 +2,9 @@ import { createHash } from "node:crypto";
 import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
 import { type Engine, RpcError } from "cinnabar/standard";
 import type { ServedByMember } from "../host/group-host.ts";
-import { notInViewFailure } from "../view/not-in-view.ts";
-import { isSameMember, type Member, makeView, memberOf, type View } from "../view/view.ts";
-import type { MemberLink } from "./member-link.ts";
+import { isSameMember, type Member, makeView, memberOf, notInViewFailure, type View } from "../view/view.ts";
+import type { MemberLink, NamedMember } from "./member-link.ts";
 import { MemberSet } from "./member-set.ts";
-import type { NamedMember } from "./strangers.ts";
 
 /** The options of `group.subgroup`. */
 export interface SubgroupOptions {

@@ -1,8 +1,7 @@
 import { Engine, implement, type Metadata, service, unary } from "cinnabar/standard";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Member, makeView, type View } from "../view/view.ts";
-import { CallerStamp, fencing, type Presence } from "./freshness.ts";
-import { stampedClient } from "./stamped-client.ts";
+import { CallerStamp, fencing, type Presence, stampedClient } from "./freshness.ts";
 
 const Who = service("who.v1", { hello: unary() });
 const open: AsyncDisposable[] = [];

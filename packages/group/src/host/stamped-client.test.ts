@@ -1,7 +1,7 @@
 import { clientStream, Engine, implement, type Middleware, service, unary } from "cinnabar/standard";
 import { expect, it } from "vitest";
-import { offerSchema } from "../collective/offer-schema.ts";
-import { stampedClient } from "./stamped-client.ts";
+import { offerSchema } from "../collective/message-schema.ts";
+import { stampedClient } from "./freshness.ts";
 
 const Sums = service("sums.v1", {
   double: unary({ input: offerSchema, output: offerSchema }),

@@ -3,8 +3,7 @@ import { RpcError } from "cinnabar/standard";
 import type { Collectives } from "../collective/collectives.ts";
 import { isSameMember } from "../view/view.ts";
 import type { Copies } from "./copies.ts";
-import { isLater, isNotReady, leftOf, missing, resultOf } from "./failed-members.ts";
-import { Spreading } from "./spreading.ts";
+import { isLater, isNotReady, leftOf, missing, resultOf, Spreading } from "./spreading.ts";
 import { type Change, type Copy, type OwnerAnswer, VariableService } from "./variable-service.ts";
 
 /**

@@ -1,11 +1,43 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { RpcError } from "cinnabar/standard";
 import type { Collectives } from "../collective/collectives.ts";
-import type { Member } from "../view/view.ts";
+import { CollectiveError, type CollectiveResult, type RankFailure } from "../collective/result.ts";
+import { byRank, type Member, type View } from "../view/view.ts";
 import type { Copies } from "./copies.ts";
-import { isLater, leftOf, missing, resultOf } from "./failed-members.ts";
-import { unlessAborted } from "./unless-aborted.ts";
 import { type Copy, VariableService } from "./variable-service.ts";
+
+/** What became of a call that failed at all members; other errors are thrown. */
+export function resultOf(error: unknown): CollectiveResult<unknown> {
+  if (error instanceof CollectiveError) return error.result;
+  throw error;
+}
+
+/** The member obeys a later owner. A call that broke on its way is not marked as executed. */
+export const isLater = ({ code, executed }: RankFailure): boolean => code === "aborted" && executed === "yes";
+
+/** The process is there and has not joined yet. */
+export const isNotReady = (failure: RankFailure | undefined): boolean =>
+  failure?.code === "unimplemented" ||
+  (failure?.code === "failed_precondition" && failure.executed === "no" && failure.retryable);
+
+/** Those that failed and are in the view still. */
+export function missing(failed: ReadonlyMap<number, RankFailure>, view: View): number[] {
+  const living = byRank(view);
+  return [...failed.keys()].filter((rank) => living.has(rank));
+}
+
+/** Milliseconds until then on `performance.now()`'s clock, at least one. */
+export const leftOf = (untilMs: number): number => Math.max(1, untilMs - performance.now());
+
+/** What the work gives, or the reason of the signal once that aborts. The work then goes on, unused. */
+export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
 
 /** How long the members that answer promptly are waited for together, in milliseconds: so long, and so long for each. */
 const patienceMs = 100;

@@ -2,8 +2,7 @@ import type { RpcError } from "cinnabar/standard";
 import { afterEach, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
-import { notInView } from "../view/not-in-view.ts";
-import { makeView, type View } from "../view/view.ts";
+import { makeView, notInView, type View } from "../view/view.ts";
 import type { Copies } from "./copies.ts";
 import type { VariableService } from "./variable-service.ts";
 import {

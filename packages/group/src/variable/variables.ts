@@ -20,12 +20,12 @@ import {
   type Schema,
 } from "cinnabar/standard";
 import type { Collectives } from "../collective/collectives.ts";
+import { parse } from "../collective/failure.ts";
 import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
 import { removalOf } from "../collective/members.ts";
-import { parse } from "../collective/parse.ts";
 import { Copies } from "./copies.ts";
 import { type Opened, Owned } from "./owned.ts";
-import { unlessAborted } from "./unless-aborted.ts";
+import { unlessAborted } from "./spreading.ts";
 import {
   type Change,
   type Copy,

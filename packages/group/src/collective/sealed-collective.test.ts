@@ -3,9 +3,9 @@ import { Engine, service } from "cinnabar";
 import { afterEach, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { implementCollectives } from "../collective/handlers.ts";
-import { collective } from "../collective/method.ts";
 import { joinGroup } from "../group/join-group.ts";
+import { implementCollectives } from "./handlers.ts";
+import { collective } from "./method.ts";
 
 const Models = service("models.v1", {
   load: collective({

@@ -2,11 +2,11 @@ import { createHash, randomBytes } from "node:crypto";
 import { type Region, RpcError, service } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
-import { implementCollectives } from "../collective/handlers.ts";
-import { collective } from "../collective/method.ts";
-import { CollectiveError } from "../collective/result.ts";
 import { pieceBytes } from "./bulk-copy.ts";
+import { closeAll, groupOf, type TestMember } from "./group-of.test-support.ts";
+import { implementCollectives } from "./handlers.ts";
+import { collective } from "./method.ts";
+import { CollectiveError } from "./result.ts";
 
 const Models = service("models.v1", {
   load: collective({

@@ -2,7 +2,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import * as mini from "zod/mini";
-import { parse } from "./parse.ts";
+import { parse } from "./failure.ts";
 
 /** An asynchronous refinement of each of zod's entries. */
 const refined: readonly [string, (check: (value: string) => Promise<boolean>) => z.core.$ZodType<string>][] =

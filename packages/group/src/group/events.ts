@@ -1,4 +1,5 @@
 import { channel } from "node:diagnostics_channel";
+import { EventEmitter } from "node:events";
 
 /** Events of groups on `node:diagnostics_channel`. Publishing costs nothing without subscribers. */
 export const channels = {
@@ -15,3 +16,31 @@ export const channels = {
   /** This process calls the members below one that failed: { group, method, id, rank, adopted }. */
   collectiveRepaired: channel("cinnabar:group.collective-repaired"),
 } as const;
+
+/** Listeners to the events of a group, by name. What a listener throws is an uncaught exception and stops nothing. */
+export class Listeners<Events> {
+  readonly #events = new EventEmitter();
+
+  /** The returned function removes the listener. */
+  on<E extends keyof Events & string>(event: E, listener: (detail: Events[E]) => void): () => void {
+    const entry = (detail: Events[E]) => {
+      try {
+        listener(detail);
+      } catch (error) {
+        process.nextTick(() => {
+          throw error;
+        });
+      }
+    };
+    this.#events.on(event, entry);
+    return () => void this.#events.off(event, entry);
+  }
+
+  tell<E extends keyof Events & string>(event: E, detail: Events[E]): void {
+    this.#events.emit(event, detail);
+  }
+
+  clear(): void {
+    this.#events.removeAllListeners();
+  }
+}

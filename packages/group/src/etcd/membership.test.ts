@@ -1,7 +1,7 @@
 import { RpcError } from "cinnabar/standard";
 import { expect, it } from "vitest";
 import type { EtcdGateway } from "./gateway.ts";
-import { Lease } from "./lease.ts";
+import { Lease } from "./membership.ts";
 
 /** etcd with a lease of a second. A renewal waits until the test answers it. */
 class SlowGateway {

@@ -1,5 +1,20 @@
-import { type PooledMemory, type Region, RpcError } from "cinnabar/standard";
-import type { BulkSource } from "./bulk-source.ts";
+import {
+  type CallContext,
+  type PooledMemory,
+  type Region,
+  type RemoteRegion,
+  RpcError,
+} from "cinnabar/standard";
+
+/** A parent in the tree that has the region of a collective, or is still copying it. */
+export interface BulkSource {
+  /** The request that brought the parent's region, and with it the right to read that. */
+  readonly call: Pick<CallContext, "get" | "signal">;
+  /** All of the parent's region. */
+  readonly region: RemoteRegion<"read">;
+  /** How many bytes from the first on the parent has, whenever it has more. */
+  readonly offers: AsyncIterable<number>;
+}
 
 /** How much is pulled at once. A node offers a piece to its children when it has all of it. */
 export const pieceBytes = 2 * 1024 * 1024;

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chooseShape, completionMs } from "./choose.ts";
-import { heightOf, subtrees, type TreeShape } from "./shape.ts";
+import { chooseShape, completionMs, heightOf, subtrees, type TreeShape } from "./tree.ts";
 
 const mostMembers = 2000;
 const ratios = [2, 3, 4, 32];

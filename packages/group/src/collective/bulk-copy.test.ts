@@ -1,7 +1,6 @@
 import { Engine, type PooledMemory, type RemoteRegion, RpcError } from "cinnabar/standard";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { BulkCopy, pieceBytes } from "./bulk-copy.ts";
-import type { BulkSource } from "./bulk-source.ts";
+import { BulkCopy, type BulkSource, pieceBytes } from "./bulk-copy.ts";
 
 const byteLength = 4 * pieceBytes;
 const caller = new Uint8Array(byteLength).map((_, index) => index % 251);
