@@ -11,6 +11,8 @@ export function installClientsOfDisks() {
   return installPrograms("disks cannot be tested with clients of others", {
     nbdinfo: "libnbd-bin",
     nbdcopy: "libnbd-bin",
+    nbdsh: "python3-libnbd",
+    fio: "fio",
     "qemu-io": "qemu-utils",
     "qemu-img": "qemu-utils",
     "mkfs.ext4": "e2fsprogs",
@@ -32,6 +34,7 @@ export async function prepareKernelOfDisks() {
     fio: "fio",
     "nbd-client": "nbd-client",
     "mkfs.ext4": "e2fsprogs",
+    sfdisk: "fdisk",
   });
   await prepareDevices();
 }

@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,11 +8,13 @@ import { type BlockDevice, memoryDevice, NvmeTarget, openFileDevice, serveNbd } 
 import {
   addressOf,
   connect,
+  fio,
   isGuest,
   mib,
   run,
   targetHosts,
   useFileSystem,
+  verified,
   verify,
 } from "./kernel.test-support.ts";
 
@@ -135,14 +139,27 @@ describe.skipIf(!isGuest)("Linux as host of NVMe/RDMA", () => {
 });
 
 describe.skipIf(!isGuest)("Linux as client of NBD", () => {
-  it("mounts ext4 on a file, and fio verifies", async () => {
+  /** The options of nbd-client, and the length that its requests are multiples of. */
+  it.each<[string, readonly string[], number]>([
+    ["as the guide has it", [], 512],
+    ["with the disk's block size", ["-block-size", "4096"], 4096],
+  ])("mounts ext4 on a file, and fio verifies, %s", async (_, options, unit) => {
     await using device = await onFile();
     const path = join(folder, "nbd.sock");
     await using server = await serveNbd(device, { path });
-    await run("nbd-client", "-unix", path, "/dev/nbd0", "-name", "disk", "-block-size", "4096");
+    await run("nbd-client", "-unix", path, "/dev/nbd0", "-name", "disk", ...options);
     try {
-      expect(await run("blockdev", "--getsize64", "/dev/nbd0")).toBe(`${bytes}\n`);
+      expect(await run("blockdev", "--getsize64", "--getss", "/dev/nbd0")).toBe(`${bytes}\n${unit}\n`);
       await verify("/dev/nbd0");
+      if (unit < device.blockBytes) {
+        await fio("/dev/nbd0", ...verified, "--rw=randwrite", "--bs=512", "--iodepth=32", "--size=1M");
+        await useFileSystem("/dev/nbd0", mountPoint, ["-b", "1024"]);
+        const table = spawn("sfdisk", ["--quiet", "/dev/nbd0"], { stdio: ["pipe", "inherit", "inherit"] });
+        table.stdin.end("label: gpt\nstart=2049, size=1001\nstart=3050\n");
+        expect(await once(table, "exit")).toEqual([0, null]);
+        const { partitiontable } = JSON.parse(await run("sfdisk", "--json", "/dev/nbd0"));
+        expect(partitiontable.partitions).toMatchObject([{ start: 2049, size: 1001 }, { start: 3050 }]);
+      }
       await useFileSystem("/dev/nbd0", mountPoint);
       expect(server.stats().failed).toBe(0);
     } finally {

@@ -169,9 +169,13 @@ export async function verify(disk: string): Promise<void> {
   await fio(disk, ...verified, ...mixed);
 }
 
-/** Makes ext4, copies a tree there, and reads it again when the page cache has none of it. */
-export async function useFileSystem(disk: string, mountPoint: string): Promise<void> {
-  await run("mkfs.ext4", "-q", "-F", disk);
+/** Makes ext4 with these options of mkfs.ext4, copies a tree there, and reads it again when the page cache has none of it. */
+export async function useFileSystem(
+  disk: string,
+  mountPoint: string,
+  options: readonly string[] = [],
+): Promise<void> {
+  await run("mkfs.ext4", "-q", "-F", ...options, disk);
   await mounted(disk, mountPoint, async () => {
     await run("cp", "-r", join(root, "docs"), join(root, "src"), mountPoint);
     await run("sync", "-f", mountPoint);

@@ -52,7 +52,8 @@ describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice)
       can_trim: true,
       can_zero: true,
       can_df: true,
-      block_size_minimum: device.blockBytes,
+      block_size_minimum: 1,
+      block_size_preferred: 4096,
       block_size_maximum: 32 * mib,
     });
     const map = JSON.parse(await run("nbdinfo", "--map", "--json", server.uri));
@@ -94,6 +95,31 @@ describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice)
     ];
     const said = await run("qemu-io", "-f", "raw", server.uri, ...commands.flatMap((one) => ["-c", one]));
     expect(said).not.toMatch(/failed|error|Pattern/i);
+    expect(server.stats().failed).toBe(0);
+  });
+
+  it("takes requests that begin and end within a block, of fio and nbdsh", async () => {
+    await using device = await newDevice();
+    await using server = await serveNbd(device);
+    const verified = ["--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--fsync=64"];
+    const job = ["--name=job", "--ioengine=nbd", `--uri=${server.uri}`, "--iodepth=32", ...verified];
+    await run("fio", ...job, "--rw=randwrite", "--bs=512", "--size=1M");
+    await run("fio", ...job, "--rw=randwrite", "--bsrange=512-600k", "--ba=512", "--size=32M");
+    const script = `
+h.connect_uri("${server.uri}")
+h.pwrite(bytes(range(250)) * 3000, 4095)
+h.pwrite(b"x" * 600, 500000, nbd.CMD_FLAG_FUA)
+h.zero(9000, 123)
+h.trim(3, 20001)
+expected = bytearray(4095) + bytearray(range(250)) * 3000
+expected[500000:500600] = b"x" * 600
+expected[123:9123] = bytes(9000)
+assert h.pread(len(expected) - 9123, 9123) == expected[9123:]
+assert h.pread(9000, 123) == bytes(9000)
+assert h.pread(1, 500599) == b"x"
+`;
+    // `nbdsh` itself takes the first python3 on the path, which may be another than Debian's.
+    await run("/usr/bin/python3", "-m", "nbd", "-c", script);
     expect(server.stats().failed).toBe(0);
   });
 

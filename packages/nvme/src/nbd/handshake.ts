@@ -132,8 +132,8 @@ export class Handshake {
     this.#reply(number, optionReply.info, Buffer.concat([uint16(info.export), this.#sizeAndFlags()]));
     if (wanted.includes(info.name))
       this.#reply(number, optionReply.info, Buffer.concat([uint16(info.name), Buffer.from(this.#name)]));
-    const { blockBytes } = this.#device;
-    const sizes = [blockBytes, Math.max(blockBytes, 4096), maxRequestBytes].map(uint32);
+    // Any offset and any length are served. Whole blocks take the device the least work.
+    const sizes = [1, Math.max(this.#device.blockBytes, 4096), maxRequestBytes].map(uint32);
     if (wanted.includes(info.blockSize))
       this.#reply(number, optionReply.info, Buffer.concat([uint16(info.blockSize), ...sizes]));
     this.#reply(number, optionReply.ack);

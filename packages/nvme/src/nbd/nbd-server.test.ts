@@ -65,7 +65,7 @@ describe("the handshake", () => {
     expect(described.data.readUInt16BE(10)).toBe(1 | 4 | 8 | 32 | 64 | 256);
     expect((await client.optionReply()).data.toString("latin1", 2)).toBe("disk");
     const sizes = (await client.optionReply()).data;
-    expect([2, 6, 10].map((at) => sizes.readUInt32BE(at))).toEqual([4096, 4096, 32 * mib]);
+    expect([2, 6, 10].map((at) => sizes.readUInt32BE(at))).toEqual([1, 4096, 32 * mib]);
     expect((await client.optionReply()).type).toBe(optionReply.ack);
     client.send(optionMessage(option.abort));
     expect((await client.optionReply()).type).toBe(optionReply.ack);
@@ -223,8 +223,6 @@ describe("requests", () => {
     ["a write from 2^63", { type: command.write, offset: 2n ** 63n, bytes: 4096 }, errno.noSpace],
     ["zeroes beyond the end", { type: command.writeZeroes, offset: bytes, bytes: 4096 }, errno.noSpace],
     ["a trim beyond the end", { type: command.trim, bytes: 0xfffff000 }, errno.invalid],
-    ["an offset within a block", { type: command.read, offset: 512, bytes: 4096 }, errno.invalid],
-    ["a length within a block", { type: command.write, bytes: 100 }, errno.invalid],
     ["a length of 0", { type: command.read }, errno.invalid],
     ["a read of more than 32 MiB", { type: command.read, bytes: 32 * mib + 4096 }, errno.invalid],
     ["a read in one piece that is too long", { type: command.read, bytes: mib, flags: 4 }, errno.overflow],
@@ -241,6 +239,15 @@ describe("requests", () => {
     expect(await client.errorOf(fields, data)).toBe(expected);
     expect((await client.read(0, 4096)).equals(Buffer.alloc(4096))).toBe(true);
     expect(server.stats().failed).toBe(1);
+  });
+
+  it("have a simple reply to a long read that begins and ends within a block", async () => {
+    const { uri, device } = await serve();
+    const data = stamped(mib, 2);
+    await device.write(0, data);
+    const client = await NbdClient.open(uri, { isStructured: false });
+    client.send(requestMessage({ type: command.read, offset: 1001, bytes: 700_001 }));
+    expect((await client.simple(700_001)).data.equals(data.subarray(1001, 701_002))).toBe(true);
   });
 
   it("of block status need its context", async () => {
@@ -292,6 +299,119 @@ describe("requests", () => {
   });
 });
 
+describe("requests that begin or end within a block", () => {
+  it.each([512, 4096, 65_536])("are served, on blocks of %i bytes", async (blockBytes) => {
+    const { uri, device, server } = await serve(memoryDevice({ bytes, blockBytes }));
+    const client = await NbdClient.open(uri);
+    const model = stamped(mib, 1);
+    await device.write(0, model);
+    const ranges: readonly (readonly [offset: number, length: number])[] = [
+      ...([
+        [0, 1],
+        [1, 1],
+        [511, 2],
+        [4095, 2],
+        [100, 300],
+        [513, 511],
+        [65_535, 65_538],
+      ] as const),
+      ...([
+        [512, 512],
+        [4096, 100],
+        [4000, 96],
+        [1, mib - 2],
+        [300_000, 262_144],
+        [255, 600_001],
+      ] as const),
+    ];
+    for (const [offset, length] of ranges) {
+      const data = stamped(length + 4 - (length % 4), offset).subarray(0, length);
+      expect(await client.errorOf({ type: command.write, offset, bytes: length, flags: 1 }, data)).toBe(0);
+      data.copy(model, offset);
+      expect((await client.read(offset, length)).equals(data)).toBe(true);
+      const [at, zeroes] = [offset + Math.floor(length / 3), Math.ceil(length / 3)];
+      expect(await client.errorOf({ type: command.writeZeroes, offset: at, bytes: zeroes })).toBe(0);
+      model.fill(0, at, at + zeroes);
+      expect(await device.compare(0, model)).toBe(true);
+    }
+    // The bytes of a trim are lost where it is of whole blocks. No others are.
+    const [from, to] = [blockBytes - 1, 3 * blockBytes + 1];
+    expect(await client.errorOf({ type: command.trim, offset: from, bytes: to - from })).toBe(0);
+    model.fill(0, blockBytes, 3 * blockBytes);
+    expect(await device.compare(0, model)).toBe(true);
+    expect(await client.errorOf({ type: command.trim, offset: 1, bytes: 1 })).toBe(0);
+    expect(await device.compare(0, model)).toBe(true);
+    client.send(requestMessage({ type: command.blockStatus, offset: mib - 1, bytes: 70_002 }));
+    const { payload } = await client.chunk();
+    expect(Array.from({ length: payload.length / 4 }, (_, index) => payload.readUInt32BE(4 * index))).toEqual(
+      [1, 1, 0, 70_001, 3],
+    );
+    expect(server.stats().failed).toBe(0);
+  });
+
+  it("lose no bytes of others that write the same blocks, at another server too", async () => {
+    // Each operation takes one to three turns of the event loop, so that all orders come.
+    let turns = 0;
+    const slow = async () => {
+      for (let left = turns++ % 3; left >= 0; left--) await new Promise(setImmediate);
+    };
+    const memory = memoryDevice({ bytes });
+    const device = withOperation(memory, {
+      read: async (offset, into) => {
+        await memory.read(offset, into);
+        await slow();
+      },
+      write: async (offset, data, options) => {
+        await slow();
+        await memory.write(offset, data, options);
+      },
+    });
+    const { uri } = await serve(device);
+    const other = await serve(device);
+    const width = 1000;
+    // Five clients have bytes of their own in two blocks, and write them again and again.
+    const owners = [0, 1, 2, 3, 4].map(async (index) => {
+      const client = await NbdClient.open(index % 2 === 0 ? uri : other.uri);
+      const offset = index * width;
+      for (let round = 1; round <= 40; round++) {
+        const fields = { type: command.write, offset, bytes: width };
+        expect(await client.errorOf(fields, Buffer.alloc(width, 16 * index + (round % 16)))).toBe(0);
+        expect(
+          (await client.read(offset, width)).equals(Buffer.alloc(width, 16 * index + (round % 16))),
+        ).toBe(true);
+      }
+    });
+    // A client writes whole blocks, of which another changes a part at the same time.
+    const whole = await NbdClient.open(uri);
+    const part = await NbdClient.open(other.uri);
+    for (let round = 1; round <= 40; round++) {
+      const place = { type: command.write, offset: 8192 };
+      await Promise.all([
+        whole.errorOf({ ...place, bytes: 4096 }, Buffer.alloc(4096, round)),
+        part.errorOf({ ...place, bytes: 100 }, Buffer.alloc(100, 200)),
+      ]);
+      expect((await whole.read(8292, 3996)).equals(Buffer.alloc(3996, round))).toBe(true);
+    }
+    await Promise.all(owners);
+  });
+
+  it("of many parts of one block at the same time are all done", async () => {
+    const { uri } = await serve(memoryDevice({ bytes, blockBytes: 65_536 }));
+    const client = await NbdClient.open(uri, { isStructured: false });
+    const parts = Array.from({ length: 128 }, (_, index) => index);
+    const messages = parts.flatMap((index) => [
+      requestMessage({ type: command.write, cookie: index, offset: index * 512, bytes: 512 }),
+      Buffer.alloc(512, index),
+    ]);
+    client.send(...messages);
+    for (const _ of parts) expect((await client.simple()).error).toBe(0);
+    client.send(requestMessage({ type: command.read, bytes: 65_536 }));
+    const { data } = await client.simple(65_536);
+    for (const index of parts)
+      expect(data.subarray(index * 512, index * 512 + 512).equals(Buffer.alloc(512, index))).toBe(true);
+  });
+});
+
 describe("a client that breaks the protocol", () => {
   it.each<[string, Buffer]>([
     ["with another magic number", Buffer.alloc(28, 1)],
@@ -305,14 +425,29 @@ describe("a client that breaks the protocol", () => {
     expect(await other.errorOf({ type: command.flush })).toBe(0);
   });
 
-  it("by leaving within a write changes nothing of what was not sent", async () => {
+  it.each([
+    [0, 4096],
+    [0, 4 * mib],
+    [513, 3 * mib],
+  ])("by leaving within a write at %i of %i bytes changes nothing", async (offset, length) => {
     const { uri, device, server } = await serve();
     const client = await NbdClient.open(uri);
-    client.send(requestMessage({ type: command.write, bytes: 4096 }), Buffer.alloc(4000, 1));
+    client.send(requestMessage({ type: command.write, offset, bytes: length }), Buffer.alloc(length - 1, 1));
     client.socket.end();
     await client.ended();
     await expect.poll(() => server.stats().open).toBe(0);
-    expect(await device.compare(0, Buffer.alloc(4096))).toBe(true);
+    expect(await device.extents(0, bytes)).toEqual([{ bytes, kind: "hole" }]);
+  });
+
+  it("by leaving within a write that is longer than its memory may have changed what it sent", async () => {
+    const { uri, device, server } = await serve(memoryDevice({ bytes }), { maxBytesPerConnection: mib });
+    const client = await NbdClient.open(uri);
+    client.send(requestMessage({ type: command.write, bytes: 2 * mib }), Buffer.alloc(2 * mib - 1, 1));
+    client.socket.end();
+    await client.ended();
+    await expect.poll(() => server.stats().open).toBe(0);
+    expect(await device.compare(0, Buffer.alloc(mib, 1))).toBe(true);
+    expect((await device.extents(2 * mib, bytes - 2 * mib))[0]?.kind).toBe("hole");
   });
 });
 

@@ -3,6 +3,7 @@ import type { ByteReader } from "../socket/byte-reader.ts";
 import type { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
+import { ByteAccess } from "./byte-access.ts";
 import { type Agreement, allocationContext } from "./handshake.ts";
 import {
   allocation,
@@ -59,6 +60,7 @@ export class Transmission {
   readonly #reader: ByteReader;
   readonly #writer: ByteWriter;
   readonly #device: BlockDevice;
+  readonly #access: ByteAccess;
   readonly #agreement: Agreement;
   readonly #counts: RequestCounts;
   /** Memory of pieces. */
@@ -80,6 +82,7 @@ export class Transmission {
     this.#reader = reader;
     this.#writer = writer;
     this.#device = device;
+    this.#access = new ByteAccess(device);
     this.#agreement = agreement;
     this.#counts = options.counts;
     this.#memory = new Credit(Math.max(options.maxBytes, pieceBytes));
@@ -159,20 +162,27 @@ export class Transmission {
     if (type === command.flush) return offset === 0 && bytes === 0 ? undefined : errno.invalid;
     const isWrite = type === command.write || type === command.writeZeroes || type === command.trim;
     if (isWrite && this.#device.isReadOnly) return errno.perm;
-    const { blockBytes } = this.#device;
     if (offset > this.#device.bytes - bytes)
       return type === command.write || type === command.writeZeroes ? errno.noSpace : errno.invalid;
-    if (bytes === 0 || bytes % blockBytes !== 0 || offset % blockBytes !== 0) return errno.invalid;
+    if (bytes === 0) return errno.invalid;
     if (type === command.blockStatus && !this.#agreement.hasAllocation) return errno.invalid;
     if (type === command.read && bytes > maxRequestBytes) return errno.invalid;
     if (type === command.read && (flags & commandFlag.df) !== 0 && bytes > pieceBytes) return errno.overflow;
     return undefined;
   }
 
-  /** Reads the data of a write piece by piece, and gives each piece to the device when it has come. */
+  /**
+   * Reads the data of a write in pieces. The device gets them when all have come, so that a client that leaves within a
+   * write changes nothing. A write that is longer than the memory of the connection goes there piece by piece.
+   */
   async #write(request: Request): Promise<boolean> {
     const { offset, bytes, flags } = request;
     const fua = (flags & commandFlag.fua) !== 0;
+    const isAligned = this.#access.isAligned(offset, bytes);
+    const most = isAligned ? pieceBytes : pieceBytes / 2;
+    const edgeBytes = this.#access.memoryOf(offset, bytes);
+    const isHeld = this.#memory.most >= bytes + edgeBytes * Math.ceil(bytes / most + 1);
+    const held: Buffer[] = [];
     let isThere = true;
     let failed: number | undefined;
     /** The number of pieces at the device, plus one for this loop. */
@@ -187,18 +197,28 @@ export class Transmission {
     const write = async (at: number, piece: Buffer) => {
       open++;
       try {
-        await this.#device.write(offset + at, piece, { fua });
+        await this.#access.write(at, piece, { fua });
       } catch (error) {
         failed ??= errnoOf(error);
       }
-      this.#release(piece);
+      this.#release(piece, edgeBytes);
       end();
     };
-    for (let at = 0; isThere && at < bytes; at += pieceBytes) {
-      const piece = await this.#pieceOf(Math.min(pieceBytes, bytes - at));
+    let at = offset;
+    while (isThere && at < offset + bytes) {
+      const next = Math.min(offset + bytes, this.#access.floor(at) + most);
+      const piece = await this.#pieceOf(next - at, edgeBytes);
       isThere = this.#reader.takeInto(piece) || (await this.#reader.readInto(piece));
+      if (!isThere) this.#release(piece, edgeBytes);
+      else if (isHeld) held.push(piece);
+      else void write(at, piece);
+      at = next;
+    }
+    at = offset;
+    for (const piece of held) {
       if (isThere) void write(at, piece);
-      else this.#release(piece);
+      else this.#release(piece, edgeBytes);
+      at += piece.length;
     }
     end();
     return isThere;
@@ -214,14 +234,30 @@ export class Transmission {
         await this.#device.flush();
         break;
       case command.trim:
-        await this.#device.trim(offset, bytes);
+        await this.#access.trim(offset, bytes);
         if (fua) await this.#device.flush();
         break;
       case command.writeZeroes:
-        await this.#device.writeZeroes(offset, bytes, { fua, mayTrim: (flags & commandFlag.noHole) === 0 });
-        break;
+        return this.#zero(request);
       case command.blockStatus:
         return this.#status(request);
+    }
+    this.#acknowledge(request);
+  }
+
+  /** Zeroes need memory only for the parts of blocks at the edges of their range. */
+  async #zero(request: Request): Promise<void> {
+    const { offset, bytes, flags } = request;
+    const edgeBytes = this.#access.memoryOf(offset, bytes);
+    const turn = this.#memory.take(edgeBytes);
+    if (turn !== undefined) await turn;
+    try {
+      await this.#access.writeZeroes(offset, bytes, {
+        fua: (flags & commandFlag.fua) !== 0,
+        mayTrim: (flags & commandFlag.noHole) === 0,
+      });
+    } finally {
+      this.#memory.giveBack(edgeBytes);
     }
     this.#acknowledge(request);
   }
@@ -229,24 +265,27 @@ export class Transmission {
   /** Answers a read by a chunk for each piece. Each chunk goes out when its piece is there. */
   async #readChunks(request: Request): Promise<void> {
     const { offset, bytes, cookie } = request;
+    const end = offset + bytes;
     let left = bytes;
     let failed: unknown;
-    const read = async (at: number, data: Buffer) => {
+    const read = async (at: number, length: number, blocks: Buffer) => {
       try {
-        await this.#device.read(offset + at, data);
-        left -= data.length;
+        const data = await this.#readPiece(at, length, blocks);
+        left -= length;
         const flags = left === 0 ? chunkFlag.done : 0;
-        this.#send([dataChunkHead(flags, cookie, offset + at, data.length), data], () => this.#release(data));
+        this.#send([dataChunkHead(flags, cookie, at, length), data], () => this.#release(blocks));
       } catch (error) {
-        this.#release(data);
+        this.#release(blocks);
         failed ??= error;
       }
     };
     const pieces: Promise<void>[] = [];
-    for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
-      const data = await this.#pieceOf(Math.min(pieceBytes, bytes - at));
-      if (this.#writer.isGone) this.#release(data);
-      else pieces.push(read(at, data));
+    for (let at = offset; at < end && !this.#writer.isGone; ) {
+      const next = this.#endOfPiece(at, end);
+      const blocks = await this.#blocksOf(at, next);
+      if (this.#writer.isGone) this.#release(blocks);
+      else pieces.push(read(at, next - at, blocks));
+      at = next;
     }
     for (const piece of pieces) await piece;
     if (failed !== undefined) throw failed;
@@ -256,15 +295,17 @@ export class Transmission {
   /** Answers a read by one simple reply: a head and the data. No other answer may come between them. */
   async #readSimply(request: Request): Promise<void> {
     const { offset, bytes, cookie } = request;
-    const data = await this.#pieceOf(Math.min(pieceBytes, bytes));
-    if (bytes > pieceBytes) return this.#readLong(request, data);
+    const end = this.#endOfPiece(offset, offset + bytes);
+    const blocks = await this.#blocksOf(offset, end);
+    if (end < offset + bytes) return this.#readLong(request, blocks);
+    let data: Buffer;
     try {
-      await this.#device.read(offset, data);
+      data = await this.#readPiece(offset, bytes, blocks);
     } catch (error) {
-      this.#release(data);
+      this.#release(blocks);
       throw error;
     }
-    this.#send([simpleReply(cookie, errno.none), data], () => this.#release(data));
+    this.#send([simpleReply(cookie, errno.none), data], () => this.#release(blocks));
     this.#finish();
   }
 
@@ -276,18 +317,22 @@ export class Transmission {
     let isDone = () => {};
     while (this.#exclusive !== undefined) await this.#exclusive;
     this.#exclusive = new Promise((resolve) => (isDone = resolve));
+    const end = offset + bytes;
     try {
-      for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
-        const data = memory.subarray(0, Math.min(pieceBytes, bytes - at));
+      for (let at = offset; at < end && !this.#writer.isGone; ) {
+        const next = this.#endOfPiece(at, end);
+        const blocks = memory.subarray(0, this.#access.ceil(next) - this.#access.floor(at));
+        let data: Buffer;
         try {
-          await this.#device.read(offset + at, data);
+          data = await this.#readPiece(at, next - at, blocks);
         } catch (error) {
-          if (at === 0) throw error;
+          if (at === offset) throw error;
           this.end();
           break;
         }
-        const parts = at === 0 ? [simpleReply(cookie, errno.none), data] : [data];
+        const parts = at === offset ? [simpleReply(cookie, errno.none), data] : [data];
         await new Promise<void>((sent) => this.#writer.write(parts, sent));
+        at = next;
       }
     } finally {
       this.#release(memory);
@@ -297,15 +342,37 @@ export class Transmission {
     this.#finish();
   }
 
+  /** Where the piece of a range that begins at `at` ends: its blocks are not longer than a piece. */
+  #endOfPiece(at: number, end: number): number {
+    return Math.min(end, this.#access.floor(at) + pieceBytes);
+  }
+
+  /** Memory for the blocks that a piece is in. The taker releases it. */
+  #blocksOf(at: number, end: number): Buffer | Promise<Buffer> {
+    return this.#pieceOf(this.#access.ceil(end) - this.#access.floor(at));
+  }
+
+  /** Reads the blocks that a piece is in. Returns the piece. */
+  async #readPiece(at: number, bytes: number, blocks: Buffer): Promise<Buffer> {
+    const first = this.#access.floor(at);
+    await this.#device.read(first, blocks);
+    return blocks.length === bytes ? blocks : blocks.subarray(at - first, at - first + bytes);
+  }
+
   async #status(request: Request): Promise<void> {
     const { offset, flags, cookie } = request;
-    const bytes = Math.min(request.bytes, maxStatusBytes);
-    const all = await this.#device.extents(offset, bytes);
+    const end = offset + Math.min(request.bytes, maxStatusBytes);
+    const first = this.#access.floor(offset);
+    const all = await this.#device.extents(first, this.#access.ceil(end) - first);
     const extents = all.slice(0, (flags & commandFlag.reqOne) !== 0 ? 1 : maxExtents);
     const payload = Buffer.alloc(4 + 8 * extents.length);
     payload.writeUInt32BE(allocationContext, 0);
+    let at = first;
     extents.forEach((extent, index) => {
-      payload.writeUInt32BE(extent.bytes, 4 + 8 * index);
+      // The range may begin and end within a block.
+      const [from, to] = [Math.max(at, offset), Math.min(at + extent.bytes, end)];
+      at += extent.bytes;
+      payload.writeUInt32BE(to - from, 4 + 8 * index);
       payload.writeUInt32BE(stateOf(extent), 8 + 8 * index);
     });
     this.#answer([chunkHead(chunkFlag.done, chunk.blockStatus, cookie, payload.length), payload]);
@@ -333,14 +400,14 @@ export class Transmission {
     this.#requests.giveBack(1);
   }
 
-  /** Memory for a piece of data. The taker releases it. */
-  #pieceOf(bytes: number): Buffer | Promise<Buffer> {
-    const turn = this.#memory.take(bytes);
+  /** Memory for a piece of data, with `moreBytes` that are only counted. The taker releases both. */
+  #pieceOf(bytes: number, moreBytes = 0): Buffer | Promise<Buffer> {
+    const turn = this.#memory.take(bytes + moreBytes);
     return turn === undefined ? this.#buffers.take(bytes) : turn.then(() => this.#buffers.take(bytes));
   }
 
-  #release(piece: Buffer): void {
-    this.#memory.giveBack(piece.length);
+  #release(piece: Buffer, moreBytes = 0): void {
+    this.#memory.giveBack(piece.length + moreBytes);
     this.#buffers.giveBack(piece);
   }
 

@@ -1,17 +1,18 @@
 /** Bytes that may be under way at the same time. Callers are served in order. */
 export class Credit {
+  /** How many bytes there are in all. */
+  readonly most: number;
   #free: number;
-  readonly #bytes: number;
   readonly #waiting: { readonly bytes: number; readonly resolve: () => void }[] = [];
 
   constructor(bytes: number) {
-    this.#bytes = bytes;
+    this.most = bytes;
     this.#free = bytes;
   }
 
   /** Bytes that are taken. */
   get taken(): number {
-    return this.#bytes - this.#free;
+    return this.most - this.#free;
   }
 
   /** Takes bytes, at most all, or resolves when they are free and taken. The caller gives them back. */
