@@ -2,7 +2,11 @@
 
 // The entry `cinnabar/native`: the parts of the addon for packages that build on Cinnabar. No engine is needed.
 
+import type { FileAddon } from "./fabric/libfabric/file-addon.ts";
+import { addonIfThere } from "./fabric/libfabric/libfabric.ts";
+
 export { numericHost } from "./fabric/host.ts";
+export type { FileAddon } from "./fabric/libfabric/file-addon.ts";
 export type { NativeError } from "./fabric/libfabric/native-error.ts";
 export type { PageAddon } from "./fabric/libfabric/page-addon.ts";
 export { type QueuePairAddon, queuePairEvent, queuePairWork } from "./fabric/libfabric/queue-pair-addon.ts";
@@ -13,3 +17,6 @@ export {
   queuePairListenError,
 } from "./fabric/queue-pair-access.ts";
 export { crc32c } from "./transfer/checksum.ts";
+
+/** The addon's functions for files. Undefined where the addon is missing. */
+export const fileAddon: () => FileAddon | undefined = addonIfThere;

@@ -11,6 +11,7 @@
 
 #include "binding/crypto.h"
 #include "binding/describe.h"
+#include "binding/files.h"
 #include "binding/instance.h"
 #include "binding/mapped_file.h"
 #include "binding/memory.h"
@@ -340,6 +341,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   addOpenFunction(exports);
   addCryptoFunctions(exports);
   addDescribeFunctions(exports);
+  addFileFunctions(exports);
   addMappedFileFunctions(exports);
   addMemoryFunctions(exports);
   addQueuePairFunctions(exports);

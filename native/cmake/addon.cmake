@@ -17,6 +17,7 @@ add_library(cinnabar SHARED
   binding/arguments.cc
   binding/crypto.cc
   binding/describe.cc
+  binding/files.cc
   binding/instance.cc
   binding/mapped_file.cc
   binding/memory.cc

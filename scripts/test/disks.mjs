@@ -12,10 +12,12 @@ export function installClientsOfDisks() {
     nbdinfo: "libnbd-bin",
     nbdcopy: "libnbd-bin",
     nbdsh: "python3-libnbd",
+    nbdkit: "nbdkit",
     fio: "fio",
     "qemu-io": "qemu-utils",
     "qemu-img": "qemu-utils",
     "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
   });
 }
 

@@ -172,6 +172,28 @@ describe("cinnabar disk serve", () => {
     await running.ended;
   });
 
+  it("refuses a file that another process serves, unless both say that they are paths; a kill frees it", async () => {
+    const args = ["disk", "serve", "held.img", "--bytes", "1MiB", "--nbd"];
+    const alone = start([...args, "alone.sock", "--json"], { cwd: folder });
+    await serving(alone);
+    const second = await cinnabar([...args, "second.sock"], { cwd: folder });
+    expect(second).toMatchObject({ status: 1, stderr: expect.stringMatching(/held\.img is open elsewhere/) });
+    expect(await cinnabar([...args, "second.sock", "--shared"], { cwd: folder })).toMatchObject({
+      status: 1,
+    });
+    alone.child.kill("SIGKILL");
+    await alone.ended;
+    const paths = ["one.sock", "other.sock"].map((socket) =>
+      start([...args, socket, "--shared", "--json"], { cwd: folder }),
+    );
+    for (const path of paths) await serving(path);
+    expect(await cinnabar([...args, "second.sock"], { cwd: folder })).toMatchObject({ status: 1 });
+    for (const path of paths) {
+      path.child.kill("SIGTERM");
+      expect(await path.ended).toMatchObject({ status: 143, stderr: "" });
+    }
+  });
+
   it("admits a host that proves the secret of a file, and proves its own", async () => {
     for (const file of ["host.secret", "own.secret"]) {
       const made = await cinnabar(["disk", "secret", file], { cwd: folder });

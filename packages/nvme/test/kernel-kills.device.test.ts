@@ -96,7 +96,9 @@ describe.skipIf(!isGuest)("Linux as host of a target", () => {
       const nqn = `nqn.2026-11.test:stopped-${carrier}`;
       const file = join(folder, `stopped-${carrier}.img`);
       const ports = [await freePort(), await freePort()];
-      const targets = await Promise.all(ports.map((port) => serveFile(file, port, nqn, bytes, carrier)));
+      const targets = await Promise.all(
+        ports.map((port) => serveFile(file, port, nqn, bytes, carrier, ["--shared"])),
+      );
       const times = ["--reconnect-delay=1", "--ctrl-loss-tmo=120", "--keep-alive-tmo=2"];
       await using host = await connect(nqn, ports, times, carrier);
       // Writes go to both targets in turn, on the one file.
@@ -115,7 +117,7 @@ describe.skipIf(!isGuest)("Linux as host of a target", () => {
         expect(await stampers.stop()).toEqual([]);
         targets[stopped]?.child.kill("SIGCONT");
         await expect.poll(() => stateOf(stopped), { timeout: 60_000 }).toBe("live");
-        await using found = await openFileDevice(file, { isReadOnly: true });
+        await using found = await openFileDevice(file, { isReadOnly: true, isShared: true });
         expect(await stampers.wrongBlocks(found, "acknowledged")).toEqual([]);
       }
       await host.disconnect();

@@ -43,9 +43,10 @@ export async function serveFile(
   nqn: string,
   bytes: number,
   carrier: Carrier = "tcp",
+  more: readonly string[] = [],
 ): Promise<Running> {
   const address = [`--nvme-${carrier}`, `${targetHosts[carrier]}:${port}`];
-  const args = ["--bytes", `${bytes}`, "--nqn", nqn, "--allow-host", "any", ...address, "--json"];
+  const args = ["--bytes", `${bytes}`, "--nqn", nqn, "--allow-host", "any", ...address, ...more, "--json"];
   const running = start(["disk", "serve", file, ...args]);
   await running.lines(1);
   return running;

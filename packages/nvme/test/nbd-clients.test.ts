@@ -2,7 +2,7 @@ import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { cp, mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, open, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -137,6 +137,103 @@ assert h.pread(1, 500599) == b"x"
     await run("nbdcopy", server.uri, "fs-back.img");
     await run("e2fsck", "-fn", "fs-back.img");
     expect((await stat(join(folder, "fs-back.img"))).size).toBe(bytes);
+  });
+});
+
+describe.skipIf(!hasClients)("an NBD server on a file with holes", () => {
+  /** Space of a file, in bytes. */
+  const spaceOf = async (name: string) => 512 * (await stat(join(folder, name))).blocks;
+  const total = 512 * mib;
+
+  /** A file of 512 MiB: 48 MiB of data in parts of different lengths, the rest holes. */
+  async function makeSparse(name: string): Promise<void> {
+    const file = await open(join(folder, name), "w");
+    await file.truncate(total);
+    for (let part = 0; part < 48; part++)
+      for (let piece = 0; piece < 4; piece++)
+        await file.write(
+          randomBytes(mib / 4),
+          0,
+          mib / 4,
+          part * 10 * mib + piece * mib * (part % 2 === 0 ? 0.25 : 0.5),
+        );
+    await file.sync();
+    await file.close();
+  }
+
+  it("takes as much space for a copy as nbdkit, and shows the same holes", async () => {
+    await makeSparse("sparse.img");
+    const allocated: Record<string, number> = {};
+    const maps: unknown[] = [];
+    // Bytes of the file that this copies, or those of a disk that was full before.
+    for (const fill of [0, 0xff]) {
+      await rm(join(folder, "ours.img"), { force: true });
+      for (const name of ["ours.img", "nbdkit.img"]) await writeFile(join(folder, name), "");
+      await using device = await openFileDevice(join(folder, "ours.img"), { bytes: total });
+      await using server = await serveNbd(device);
+      if (fill > 0) await run("qemu-io", "-f", "raw", server.uri, "-c", `write -P ${fill} 0 512M`);
+      await run("nbdcopy", "--flush", "sparse.img", server.uri);
+      allocated[`ours ${fill}`] = await spaceOf("ours.img");
+      maps.push(JSON.parse(await run("nbdinfo", "--map", "--json", server.uri)));
+      expect(await run("qemu-img", "compare", "-f", "raw", "-F", "raw", "sparse.img", server.uri)).toContain(
+        "identical",
+      );
+      await run("nbdcopy", server.uri, "back.img");
+      expect(await spaceOf("back.img")).toBeLessThan(1.1 * (await spaceOf("sparse.img")));
+      expect(server.stats().failed).toBe(0);
+    }
+    await truncate(join(folder, "nbdkit.img"), total);
+    const [copy, map] = ["nbdcopy --flush sparse.img $uri", "nbdinfo --map --json $uri > map.json"];
+    await run("nbdkit", "-U", "-", "file", "nbdkit.img", "--run", `${copy} && ${map}`);
+    const theirs = await spaceOf("nbdkit.img");
+    const expected = JSON.parse(await readFile(join(folder, "map.json"), "utf8"));
+    console.log(JSON.stringify({ allocated, nbdkit: theirs, source: await spaceOf("sparse.img") }));
+    for (const bytes of Object.values(allocated)) expect(Math.abs(bytes - theirs)).toBeLessThan(theirs / 10);
+    for (const one of maps) expect(one).toEqual(expected);
+  });
+
+  it("gives space back for discards, and holds what qemu-img converts and mkfs.xfs makes", async () => {
+    await makeSparse("sparse.img");
+    await run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", "sparse.img", "sparse.qcow2");
+    await rm(join(folder, "ours.img"), { force: true });
+    await using device = await openFileDevice(join(folder, "ours.img"), { bytes: total });
+    await using server = await serveNbd(device);
+    await run("qemu-io", "-f", "raw", server.uri, "-c", "write -P 7 0 512M", "-c", "flush");
+    expect(await spaceOf("ours.img")).toBeGreaterThanOrEqual(total);
+    await run("qemu-img", "convert", "-n", "-f", "qcow2", "-O", "raw", "sparse.qcow2", server.uri);
+    const converted = await spaceOf("ours.img");
+    expect(converted).toBeLessThan(1.1 * (await spaceOf("sparse.img")));
+    const compare = ["compare", "-f", "qcow2", "-F", "raw", "sparse.qcow2", server.uri];
+    expect(await run("qemu-img", ...compare)).toContain("identical");
+    const discard = ["-c", "discard 0 512M", "-c", "read -P 0 0 512M"];
+    await run("qemu-io", "-f", "raw", "-d", "unmap", server.uri, ...discard);
+    const discarded = await spaceOf("ours.img");
+    expect(discarded).toBeLessThan(mib);
+    await writeFile(join(folder, "xfs.img"), "");
+    await truncate(join(folder, "xfs.img"), total);
+    await run("mkfs.xfs", "-q", "xfs.img");
+    await run("nbdcopy", "--flush", "xfs.img", server.uri);
+    const xfs = await spaceOf("ours.img");
+    console.log(JSON.stringify({ converted, discarded, xfs, xfsImage: await spaceOf("xfs.img") }));
+    expect(xfs).toBeLessThan(1.1 * (await spaceOf("xfs.img")) + mib);
+    expect(server.stats().failed).toBe(0);
+  });
+});
+
+describe.skipIf(!hasClients)("a file that is served", () => {
+  it("is refused to QEMU, and one that QEMU writes to the server", async () => {
+    const path = join(folder, "locked.img");
+    {
+      await using _device = await openFileDevice(path, { bytes });
+      await expect(run("qemu-io", "-f", "raw", path, "-c", "write 0 4k")).rejects.toThrow(/lock/);
+    }
+    const writer = spawn("qemu-io", ["-f", "raw", path], { stdio: ["pipe", "pipe", "inherit"] });
+    const ended = once(writer, "exit");
+    await once(writer.stdout, "data"); // the prompt
+    await expect(openFileDevice(path)).rejects.toMatchObject({ code: "in_use" });
+    writer.stdin.end("quit\n");
+    await ended;
+    await using _device = await openFileDevice(path);
   });
 });
 

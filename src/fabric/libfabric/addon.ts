@@ -1,5 +1,6 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
 import type { NativeError } from "./native-error.ts";
+import type { FileAddon } from "./file-addon.ts";
 import type { PageAddon } from "./page-addon.ts";
 import type { GrantedAttributes } from "./port-report.ts";
 import type { QueuePairAddon } from "./queue-pair-addon.ts";
@@ -202,7 +203,7 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon extends CryptoAddon, PageAddon, QueuePairAddon, VerbsAddon {
+export interface Addon extends CryptoAddon, FileAddon, PageAddon, QueuePairAddon, VerbsAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.

@@ -62,6 +62,8 @@ it. It never overwrites a file.
                         is one, and so is each connection of NBD. Default: 256.
   --max-io-queues N     How many queues for reads and writes a host of NVMe may have,
                         beside one for administration. Default: 16.
+  --shared              Other servers have FILE open as well, all with --shared: they
+                        are paths to one disk. Otherwise a second one is refused.
   --every TIME          The interval, 100ms or longer. Default: 1s.
   --json                Prints one JSON object on one line at the start, for each
                         interval and at the end.`;
@@ -82,6 +84,7 @@ const options = {
   "read-only": { type: "boolean", default: false },
   "max-connections": { type: "string" },
   "max-io-queues": { type: "string" },
+  shared: { type: "boolean", default: false },
   every: { type: "string", default: "1s" },
   json: { type: "boolean", default: false },
 } as const;
@@ -108,6 +111,7 @@ export const disk: Command = {
           nvme.openFileDevice(file, {
             isReadOnly: values["read-only"],
             uuid: values.uuid,
+            isShared: values.shared,
             ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
             ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
           }),

@@ -14,6 +14,8 @@ export type BlockDeviceErrorCode =
   | "power_lost"
   /** The storage behind the device is full. */
   | "no_space"
+  /** Another server has the file open. */
+  | "in_use"
   /** The device does not have the operation. */
   | "unsupported"
   /** The system reported an error, which is `cause`. */
@@ -41,6 +43,11 @@ export interface WriteOptions {
 export interface WriteZeroesOptions extends WriteOptions {
   /** The device may give up the space of the blocks, where it reads zeroes there. Default: false. */
   readonly mayTrim?: boolean | undefined;
+  /**
+   * Fails with `unsupported`, and changes nothing, where the device would write the zeroes as data. A device of your own
+   * may leave this option out of account. Default: false.
+   */
+  readonly onlyFast?: boolean | undefined;
 }
 
 /** Blocks next to each other that are of one kind. */
@@ -95,7 +102,10 @@ export interface BlockDevice extends AsyncDisposable {
     data: Uint8Array,
     options?: WriteOptions,
   ): Promise<boolean>;
-  /** Which blocks take space. Neighbours differ in kind, and the lengths sum up to `bytes`. */
+  /**
+   * Which blocks take space. Neighbours differ in kind, and the lengths sum up to `bytes`. Of a file with very many holes
+   * only the first extents are reported.
+   */
   extents(offset: number, bytes: number): Promise<readonly Extent[]>;
   /** Waits for the operations under way and gives up what the device holds. A second call waits for the first. */
   close(): Promise<void>;
@@ -174,10 +184,10 @@ export abstract class CheckedDevice implements BlockDevice {
   writeZeroes(
     offset: number,
     bytes: number,
-    { fua = false, mayTrim = false }: WriteZeroesOptions = {},
+    { fua = false, mayTrim = false, onlyFast = false }: WriteZeroesOptions = {},
   ): Promise<void> {
     return this.#run("write", "writeZeroes", offset, bytes, () =>
-      this.zeroBlocks(offset, bytes, fua, mayTrim),
+      this.zeroBlocks(offset, bytes, fua, mayTrim, onlyFast),
     );
   }
 
@@ -225,13 +235,26 @@ export abstract class CheckedDevice implements BlockDevice {
   protected abstract trimBlocks(offset: number, bytes: number): Promise<void>;
 
   /** Uses trims or writes. A device with a better way overrides this. */
-  protected async zeroBlocks(offset: number, bytes: number, fua: boolean, mayTrim: boolean): Promise<void> {
+  protected async zeroBlocks(
+    offset: number,
+    bytes: number,
+    fua: boolean,
+    mayTrim: boolean,
+    onlyFast: boolean,
+  ): Promise<void> {
     if (mayTrim && this.trimsToZero) await this.trimBlocks(offset, bytes);
-    else {
-      for (let at = 0; at < bytes; at += stepBytes)
-        await this.writeBlocks(offset + at, zeroes.subarray(0, Math.min(stepBytes, bytes - at)), false);
-    }
+    else if (onlyFast)
+      throw new BlockDeviceError(
+        "unsupported",
+        `${this.#at("writeZeroes")}: the device has no way that is faster than writing`,
+      );
+    else await this.writeZeroesAsData(offset, bytes);
     if (fua) await this.flushBlocks();
+  }
+
+  protected async writeZeroesAsData(offset: number, bytes: number): Promise<void> {
+    for (let at = 0; at < bytes; at += stepBytes)
+      await this.writeBlocks(offset + at, zeroes.subarray(0, Math.min(stepBytes, bytes - at)), false);
   }
 
   /** Uses reads. A device with a better way overrides this. */

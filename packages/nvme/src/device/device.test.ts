@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -229,6 +229,133 @@ describe("a device on a file", () => {
     expect(existsSync(path)).toBe(false);
     await expect(openFileDevice("/dev/cinnabar-none", { bytes: 4096 })).rejects.toMatchObject({ code: "io" });
     expect(existsSync("/dev/cinnabar-none")).toBe(false);
+  });
+
+  it("has its file alone, or shares it with others that say so", async () => {
+    const path = newFile();
+    const refusal = {
+      code: "in_use",
+      message: `openFileDevice: ${path} is open elsewhere. End the other server, or give isShared to all that are paths to this disk`,
+    };
+    {
+      await using device = await openFileDevice(path, { bytes });
+      await expect(openFileDevice(path)).rejects.toMatchObject(refusal);
+      await expect(openFileDevice(path, { isReadOnly: true })).rejects.toMatchObject(refusal);
+      await expect(openFileDevice(path, { isShared: true })).rejects.toMatchObject(refusal);
+      // Nothing was changed by those that were refused.
+      await expect(openFileDevice(path, { bytes: 2 * bytes })).rejects.toMatchObject(refusal);
+      expect((await stat(path)).size).toBe(bytes);
+      await device.write(0, stamped(4096, 1));
+    }
+    {
+      await using one = await openFileDevice(path, { isShared: true });
+      await using other = await openFileDevice(path, { isShared: true });
+      await using _reader = await openFileDevice(path, { isShared: true, isReadOnly: true });
+      await expect(openFileDevice(path)).rejects.toMatchObject(refusal);
+      await one.write(0, stamped(4096, 2));
+      expect(await other.compare(0, stamped(4096, 2))).toBe(true);
+    }
+    await using _one = await openFileDevice(path, { isReadOnly: true });
+    await using _other = await openFileDevice(path, { isReadOnly: true });
+    await expect(openFileDevice(path)).rejects.toMatchObject(refusal);
+  });
+
+  /** Space of a file, in bytes. Delayed allocation is over after a flush. */
+  async function spaceOf(path: string, device: BlockDevice): Promise<number> {
+    await device.flush();
+    return 512 * (await stat(path)).blocks;
+  }
+
+  it.each([true, false])(
+    "gives space back for trims and zeroes, and finds its holes (direct: %s)",
+    async (isDirect) => {
+      const path = newFile();
+      await using device = await openFileDevice(path, { bytes, isDirect });
+      const data = stamped(bytes, 1);
+      const check = async () => {
+        expect((await readAt(device, 0, bytes)).equals(data)).toBe(true);
+        expect((await stat(path)).size).toBe(bytes);
+      };
+      await device.write(0, data);
+      const full = await spaceOf(path, device);
+      expect(full).toBeGreaterThanOrEqual(bytes);
+      await device.trim(mib, mib);
+      data.fill(0, mib, 2 * mib);
+      await check();
+      expect(await spaceOf(path, device)).toBeLessThanOrEqual(full - mib);
+      await device.writeZeroes(2 * mib, mib, { mayTrim: true, onlyFast: true, fua: true });
+      data.fill(0, 2 * mib, 3 * mib);
+      await check();
+      expect(await spaceOf(path, device)).toBeLessThanOrEqual(full - 2 * mib);
+      await device.writeZeroes(0, 4096, { fua: true });
+      data.fill(0, 0, 4096);
+      await check();
+      expect(await spaceOf(path, device)).toBeGreaterThan(full - 2 * mib - 4096);
+      expect(await device.extents(512 * 1024, bytes - 512 * 1024)).toEqual([
+        { bytes: 512 * 1024, kind: "data" },
+        { bytes: 2 * mib, kind: "hole" },
+        { bytes: mib, kind: "data" },
+      ]);
+      expect(await device.extents(mib, 4096)).toEqual([{ bytes: 4096, kind: "hole" }]);
+      await device.trim(0, bytes);
+      expect(await spaceOf(path, device)).toBeLessThan(mib / 8);
+      expect(await device.extents(0, bytes)).toEqual([{ bytes, kind: "hole" }]);
+      data.fill(0);
+      await check();
+    },
+  );
+
+  it("reports a block as data where any part of it has data, and the first of very many extents", async () => {
+    const path = newFile();
+    const blockBytes = 65_536;
+    const total = 400 * mib;
+    await using device = await openFileDevice(path, { bytes: total, blockBytes });
+    const file = await open(path, "r+");
+    await file.write(Buffer.alloc(4096, 1), 0, 4096, 3 * blockBytes + 8192);
+    expect(await device.extents(blockBytes, 4 * blockBytes)).toEqual([
+      { bytes: 2 * blockBytes, kind: "hole" },
+      { bytes: blockBytes, kind: "data" },
+      { bytes: blockBytes, kind: "hole" },
+    ]);
+    // Every second block has data: 3,200 parts, of which one call finds 2,048.
+    for (let at = 0; at < total; at += 2 * blockBytes) await file.write(Buffer.alloc(4096, 1), 0, 4096, at);
+    await file.close();
+    let at = 0;
+    let calls = 0;
+    while (at < total) {
+      const extents = await device.extents(at, total - at);
+      expect(extents.length).toBeGreaterThan(0);
+      for (const { bytes: length, kind } of extents) {
+        if (at > 4 * blockBytes) expect(length).toBe(blockBytes);
+        if (at > 4 * blockBytes) expect(kind).toBe((at / blockBytes) % 2 === 0 ? "data" : "hole");
+        at += length;
+      }
+      calls++;
+    }
+    expect(at).toBe(total);
+    expect(calls).toBe(2);
+  });
+
+  it("writes zeroes as data where the file system makes holes but has no other way, as tmpfs", async () => {
+    const path = `/dev/shm/cinnabar-device-test-${process.pid}`;
+    try {
+      await using device = await openFileDevice(path, { bytes });
+      const data = stamped(bytes, 1);
+      await device.write(0, data);
+      await expect(device.writeZeroes(0, mib, { onlyFast: true })).rejects.toMatchObject({
+        code: "unsupported",
+        message: expect.stringMatching(/writeZeroes: the device has no way that is faster than writing$/),
+      });
+      expect(await device.compare(0, data)).toBe(true);
+      await device.writeZeroes(0, mib);
+      data.fill(0, 0, mib);
+      expect(await device.compare(0, data)).toBe(true);
+      expect(await spaceOf(path, device)).toBe(bytes);
+      await device.trim(0, bytes);
+      expect(await spaceOf(path, device)).toBe(0);
+    } finally {
+      await rm(path, { force: true });
+    }
   });
 
   it("fails a read of a file that somebody cut, and no other", async () => {

@@ -1,18 +1,25 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
+import { constants as osConstants } from "node:os";
 import { resolve } from "node:path";
+import * as util from "node:util";
+import { type FileAddon, fileAddon } from "cinnabar/native";
 import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
-import { type BlockDevice, BlockDeviceError, CheckedDevice } from "./block-device.ts";
+import { type BlockDevice, BlockDeviceError, CheckedDevice, type Extent } from "./block-device.ts";
 import { DirectBuffers } from "./direct-buffers.ts";
 import { blockBytesField, bytesField } from "./geometry.ts";
 import { uuidField, uuidOfFile } from "./identity.ts";
+
+const errorNumber = osConstants.errno;
+/** Two for each part of a file with data: so many are searched for extents at a time. */
+const mostBorders = 4096;
 
 /** The options of `openFileDevice`. */
 export interface FileDeviceOptions {
   /**
    * The size in bytes: a multiple of `blockBytes`. A file that is missing is made, and one that is shorter gets longer.
-   * None is made in /dev, outside of /dev/shm: a device is missing there. The size of a block special file must be
-   * given. Default: the size of the file, which must exist.
+   * None is made in /dev, outside of /dev/shm: a device is missing there. Default: the size of the file or of the block
+   * device, which must exist. Without Cinnabar's addon, that of a block device must be given.
    */
   readonly bytes?: number | undefined;
   /** The smallest unit of reads and writes, in bytes: a power of two from 512 to 65,536. Default: 4,096. */
@@ -26,6 +33,12 @@ export interface FileDeviceOptions {
    * is missing. That of a block special file is made of its name and this machine's.
    */
   readonly uuid?: string | undefined;
+  /**
+   * Others have the file open as well, all of them with this option: they are paths to one disk. The device locks the
+   * file (F_OFD_SETLK) by Cinnabar's addon, where the file system has locks. Default: false, and a file that another
+   * writer has open is refused with `in_use`.
+   */
+  readonly isShared?: boolean | undefined;
 }
 
 const fields = {
@@ -34,6 +47,7 @@ const fields = {
   isReadOnly: boolean(false),
   isDirect: boolean(true),
   uuid: uuidField,
+  isShared: boolean(false),
 } satisfies FieldsOf<FileDeviceOptions>;
 
 /** A device on a file. */
@@ -44,18 +58,28 @@ export interface FileDevice extends BlockDevice {
 
 /**
  * Opens a file, or a block special file, as a device. `flush` is `fdatasync`, and a write with `fua` goes by a
- * descriptor with O_DSYNC. A trim does nothing, since Node has no call that makes holes. Space is taken when blocks are
- * first written: a full file system fails such a write with `no_space`.
+ * descriptor with O_DSYNC. A trim makes a hole, and zeroes are written without data, where the file system can do so and
+ * Cinnabar's addon is there. Elsewhere a trim does nothing. Space is taken when blocks are first written: a full file
+ * system fails such a write with `no_space`.
  *
  * Operations run on the threads of libuv, four by default: `UV_THREADPOOL_SIZE` sets more.
  *
  * @throws TypeError or RangeError for options that do not fit the file. BlockDeviceError `io` for a file that cannot be
- * opened, with the error of the system as `cause`.
+ * opened, with the error of the system as `cause`; `in_use` for one that another has open.
  */
-export async function openFileDevice(path: string, options: FileDeviceOptions = {}): Promise<FileDevice> {
+export function openFileDevice(path: string, options: FileDeviceOptions = {}): Promise<FileDevice> {
+  return openFileBy(fileAddon(), path, options);
+}
+
+/** As `openFileDevice`, by the functions of an addon, or without any. */
+export async function openFileBy(
+  addon: FileAddon | undefined,
+  path: string,
+  options: FileDeviceOptions,
+): Promise<FileDevice> {
   const where = "openFileDevice";
   const resolved = resolveOptions(where, options, fields);
-  const { bytes: wantedBytes, blockBytes, isReadOnly, isDirect } = resolved;
+  const { bytes: wantedBytes, blockBytes, isReadOnly, isDirect, isShared } = resolved;
   // Before a file is made.
   if (wantedBytes !== undefined) checkSize(path, wantedBytes, blockBytes);
   const mayMake = !/^\/dev\/(?!shm\/)/.test(resolve(path));
@@ -68,19 +92,23 @@ export async function openFileDevice(path: string, options: FileDeviceOptions = 
     const stat = await plain.stat();
     if (!stat.isFile() && !stat.isBlockDevice())
       throw new TypeError(`${where}: ${path} is neither a file nor a block special file`);
-    if (stat.isBlockDevice() && wantedBytes === undefined)
+    const size = stat.isFile() ? stat.size : addon?.deviceBytes(plain.fd);
+    const bytes = wantedBytes ?? size;
+    if (bytes === undefined || bytes < 0)
       throw new TypeError(`${where}: bytes must be given for the block special file ${path}`);
-    const bytes = wantedBytes ?? stat.size;
     checkSize(path, bytes, blockBytes);
-    if (stat.isFile() && stat.size !== bytes) {
-      if (stat.size > bytes || isReadOnly)
-        throw new RangeError(
-          `${where}: bytes must be the size of ${path}, ${stat.size}, or more for a device that is written, it is ${bytes}`,
-        );
-      await plain.truncate(bytes);
-    }
+    if (stat.isBlockDevice() && size !== undefined && size >= 0 && bytes > size)
+      throw new RangeError(`${where}: bytes must be the size of ${path}, ${size}, or less, it is ${bytes}`);
+    if (stat.isFile() && (stat.size > bytes || (stat.size < bytes && isReadOnly)))
+      throw new RangeError(
+        `${where}: bytes must be the size of ${path}, ${stat.size}, or more for a device that is written, it is ${bytes}`,
+      );
+    lock(path, plain.fd, isReadOnly || isShared, addon);
+    if (stat.isFile() && stat.size < bytes) await plain.truncate(bytes);
+    // A range behind the end of the file shows whether the file system makes holes.
+    const trimsToZero =
+      stat.isFile() && !isReadOnly && (await addon?.zeroFile(plain.fd, bytes, blockBytes, true)) === 0;
     const uuid = resolved.uuid ?? (await uuidOfFile(path, plain, isReadOnly));
-    const geometry = { bytes, blockBytes, uuid, isReadOnly };
     const direct = isDirect ? await openDirect(path, flags & ~constants.O_CREAT, blockBytes) : undefined;
     const main = direct?.file ?? plain;
     const around = direct === undefined ? 0 : constants.O_DIRECT;
@@ -91,12 +119,22 @@ export async function openFileDevice(path: string, options: FileDeviceOptions = 
       await direct?.file.close();
       throw asDeviceError(`${where}: ${path}`, cause);
     }
-    const files = [...new Set([plain, main, durable])];
-    return new OpenFileDevice(path, geometry, main, durable, files, direct?.buffers);
+    const geometry = { bytes, blockBytes, uuid, isReadOnly };
+    return new OpenFileDevice(path, geometry, { plain, main, durable }, { addon, trimsToZero, direct });
   } catch (error) {
     await plain.close();
     throw error;
   }
+}
+
+/** The lock holds until the descriptor is closed. A file system without locks has none to ask. */
+function lock(path: string, fd: number, shares: boolean, addon: FileAddon | undefined): void {
+  const code = addon?.lockFile(fd, shares);
+  if (code !== errorNumber.EAGAIN && code !== errorNumber.EACCES) return;
+  throw new BlockDeviceError(
+    "in_use",
+    `openFileDevice: ${path} is open elsewhere. End the other server, or give isShared to all that are paths to this disk`,
+  );
 }
 
 function checkSize(path: string, bytes: number, blockBytes: number): void {
@@ -122,28 +160,37 @@ async function openDirect(path: string, flags: number, blockBytes: number) {
   }
 }
 
+interface Files {
+  /** Without O_DIRECT: it has the lock, and goes to the addon. */
+  readonly plain: FileHandle;
+  readonly main: FileHandle;
+  /** With O_DSYNC. */
+  readonly durable: FileHandle;
+}
+
 class OpenFileDevice extends CheckedDevice implements FileDevice {
-  override readonly trimsToZero = false;
+  override readonly trimsToZero: boolean;
   readonly #path: string;
-  readonly #main: FileHandle;
-  readonly #durable: FileHandle;
-  readonly #files: readonly FileHandle[];
+  readonly #files: Files;
+  readonly #addon: FileAddon | undefined;
   readonly #buffers: DirectBuffers | undefined;
 
   constructor(
     path: string,
     geometry: Pick<BlockDevice, "bytes" | "blockBytes" | "uuid" | "isReadOnly">,
-    main: FileHandle,
-    durable: FileHandle,
-    files: readonly FileHandle[],
-    buffers: DirectBuffers | undefined,
+    files: Files,
+    means: {
+      readonly addon: FileAddon | undefined;
+      readonly trimsToZero: boolean;
+      readonly direct: { readonly buffers: DirectBuffers } | undefined;
+    },
   ) {
     super(path, geometry);
     this.#path = path;
-    this.#main = main;
-    this.#durable = durable;
     this.#files = files;
-    this.#buffers = buffers;
+    this.#addon = means.addon;
+    this.trimsToZero = means.trimsToZero;
+    this.#buffers = means.direct?.buffers;
   }
 
   get isDirect(): boolean {
@@ -160,18 +207,75 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
   protected override writeBlocks(offset: number, data: Uint8Array, fua: boolean): Promise<void> {
     return this.#inSlots(data, async (slot, at, part) => {
       if (slot !== part) slot.set(part);
-      await this.#writeAll(fua ? this.#durable : this.#main, offset + at, slot);
+      await this.#writeAll(fua ? this.#files.durable : this.#files.main, offset + at, slot);
     });
   }
 
   protected override async flushBlocks(): Promise<void> {
-    if (!this.isReadOnly) await this.#io("flush", () => this.#main.datasync());
+    if (!this.isReadOnly) await this.#io("flush", () => this.#files.main.datasync());
   }
 
-  protected override async trimBlocks(): Promise<void> {}
+  protected override async trimBlocks(offset: number, bytes: number): Promise<void> {
+    if (await this.#zero("trim", offset, bytes, true)) return;
+    // This file does not do what its file system did for another range.
+    if (this.trimsToZero) await this.writeZeroesAsData(offset, bytes);
+  }
+
+  protected override async zeroBlocks(
+    offset: number,
+    bytes: number,
+    fua: boolean,
+    mayTrim: boolean,
+    onlyFast: boolean,
+  ): Promise<void> {
+    const isDone =
+      (mayTrim && (await this.#zero("writeZeroes", offset, bytes, true))) ||
+      (await this.#zero("writeZeroes", offset, bytes, false));
+    if (!isDone) return super.zeroBlocks(offset, bytes, fua, false, onlyFast);
+    if (fua) await this.flushBlocks();
+  }
+
+  protected override async extentsOf(offset: number, bytes: number): Promise<readonly Extent[]> {
+    const borders = await this.#addon?.findData(this.#files.plain.fd, offset, bytes, mostBorders);
+    if (bytes === 0 || borders === undefined || typeof borders === "number")
+      return super.extentsOf(offset, bytes);
+    return this.#extentsBetween(offset, offset + bytes, borders);
+  }
 
   protected override async closeBlocks(): Promise<void> {
-    for (const file of this.#files) await file.close();
+    const { plain, main, durable } = this.#files;
+    for (const file of new Set([plain, main, durable])) await file.close();
+  }
+
+  /** False where the file system cannot do it. */
+  async #zero(operation: string, offset: number, bytes: number, frees: boolean): Promise<boolean> {
+    if (bytes === 0) return true;
+    const code = await this.#addon?.zeroFile(this.#files.plain.fd, offset, bytes, frees);
+    if (code === 0) return true;
+    if (code === undefined || isUnsupported(code)) return false;
+    const [name = `${code}`, message = ""] = util.getSystemErrorMap().get(-code) ?? [];
+    throw asDeviceError(`${this.#path}: ${operation}`, Object.assign(new Error(message), { code: name }));
+  }
+
+  /** A block with any data is data. */
+  #extentsBetween(offset: number, end: number, borders: readonly number[]): Extent[] {
+    const extents: { bytes: number; kind: Extent["kind"] }[] = [];
+    let at = offset;
+    const extend = (kind: Extent["kind"], to: number) => {
+      if (to <= at) return;
+      const last = extents.at(-1);
+      if (last?.kind === kind) last.bytes += to - at;
+      else extents.push({ bytes: to - at, kind });
+      at = to;
+    };
+    for (let index = 0; index < borders.length; index += 2) {
+      const [from = 0, to = 0] = borders.slice(index, index + 2);
+      extend("hole", from - (from % this.blockBytes));
+      extend("data", Math.ceil(to / this.blockBytes) * this.blockBytes);
+    }
+    // Otherwise the search has ended early.
+    if (borders.length < mostBorders) extend("hole", end);
+    return extents;
   }
 
   /** Goes through memory that O_DIRECT accepts, in parts of its length; without O_DIRECT by the buffer itself. */
@@ -195,7 +299,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
   async #readAll(offset: number, into: Uint8Array): Promise<void> {
     for (let at = 0; at < into.length; ) {
       const { bytesRead } = await this.#io("read", () =>
-        this.#main.read(into, at, into.length - at, offset + at),
+        this.#files.main.read(into, at, into.length - at, offset + at),
       );
       if (bytesRead === 0)
         throw new BlockDeviceError(
@@ -223,6 +327,9 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
     }
   }
 }
+
+const isUnsupported = (code: number): boolean =>
+  code === errorNumber.EOPNOTSUPP || code === errorNumber.ENOSYS || code === errorNumber.ENOTTY;
 
 function asDeviceError(where: string, cause: unknown): BlockDeviceError {
   const { code = "", message = String(cause) } = cause as NodeJS.ErrnoException;

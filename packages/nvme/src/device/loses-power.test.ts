@@ -76,7 +76,7 @@ describe("a device that loses power", () => {
     let value = 0;
     for (let step = 0; step < 400; step++) {
       const index = next(blocks);
-      const kind = next(12);
+      const kind = next(14);
       if (kind < 8) {
         const fua = kind === 0;
         value++;
@@ -95,6 +95,12 @@ describe("a device that loses power", () => {
           // What a cut left is on the disk.
           may[at] = [found];
         }
+      } else if (kind === 10 || kind === 11) {
+        // Zeroes and trims of some blocks are writes like any other.
+        const bytes = Math.min(1 + next(3), blocks - index) * block;
+        if (kind === 10) await device.trim(index * block, bytes);
+        else await device.writeZeroes(index * block, bytes, { mayTrim: true });
+        for (const values of may.slice(index, index + bytes / block)) values.push(0);
       } else expect(await valueAt(device, index)).toBe(may[index]?.at(-1));
     }
   });

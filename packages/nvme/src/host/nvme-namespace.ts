@@ -114,8 +114,9 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
     bytes: number,
     fua: boolean,
     mayTrim: boolean,
+    onlyFast: boolean,
   ): Promise<void> {
-    if (!this.#abilities.writeZeroes) return super.zeroBlocks(offset, bytes, fua, mayTrim);
+    if (!this.#abilities.writeZeroes) return super.zeroBlocks(offset, bytes, fua, mayTrim, onlyFast);
     const control = (fua ? fuaBit : 0) | (mayTrim ? deallocateBit : 0);
     const longest = maxBlocks * this.blockBytes;
     for (let at = 0; at < bytes; at += longest)

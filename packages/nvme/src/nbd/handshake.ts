@@ -176,7 +176,7 @@ export class Handshake {
     const { bytes, isReadOnly } = this.#device;
     const flag = transmissionFlag;
     const always = flag.hasFlags | flag.flush | flag.fua | flag.canMultiConn;
-    const writes = isReadOnly ? flag.readOnly : flag.trim | flag.writeZeroes;
+    const writes = isReadOnly ? flag.readOnly : flag.trim | flag.writeZeroes | flag.fastZero;
     const field = Buffer.alloc(10);
     field.writeBigUInt64BE(BigInt(bytes), 0);
     field.writeUInt16BE(always | writes | (this.#isStructured ? flag.df : 0), 8);

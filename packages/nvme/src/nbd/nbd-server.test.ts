@@ -61,8 +61,8 @@ describe("the handshake", () => {
     const described = await client.optionReply();
     expect(described.data.readUInt16BE(0)).toBe(0);
     expect(described.data.readBigUInt64BE(2)).toBe(BigInt(bytes));
-    // Has flags, flush, FUA, trim, zeroes, several connections; DF comes with structured replies.
-    expect(described.data.readUInt16BE(10)).toBe(1 | 4 | 8 | 32 | 64 | 256);
+    // Has flags, flush, FUA, trim, zeroes, several connections, fast zeroes; DF comes with structured replies.
+    expect(described.data.readUInt16BE(10)).toBe(1 | 4 | 8 | 32 | 64 | 256 | 2048);
     expect((await client.optionReply()).data.toString("latin1", 2)).toBe("disk");
     const sizes = (await client.optionReply()).data;
     expect([2, 6, 10].map((at) => sizes.readUInt32BE(at))).toEqual([1, 4096, 32 * mib]);
@@ -248,6 +248,19 @@ describe("requests", () => {
     const client = await NbdClient.open(uri, { isStructured: false });
     client.send(requestMessage({ type: command.read, offset: 1001, bytes: 700_001 }));
     expect((await client.simple(700_001)).data.equals(data.subarray(1001, 701_002))).toBe(true);
+  });
+
+  it("for fast zeroes are refused where the device would write them, and change nothing", async () => {
+    const { uri, device } = await serve();
+    const client = await NbdClient.open(uri);
+    const data = stamped(mib, 3);
+    await device.write(0, data);
+    const zeroes = { type: command.writeZeroes, offset: 100, bytes: mib - 200 };
+    expect(await client.errorOf({ ...zeroes, flags: 2 | 16 })).toBe(errno.notSupported);
+    expect(await device.compare(0, data)).toBe(true);
+    expect(await client.errorOf({ ...zeroes, flags: 16 })).toBe(0);
+    data.fill(0, 100, mib - 100);
+    expect(await device.compare(0, data)).toBe(true);
   });
 
   it("of block status need its context", async () => {

@@ -46,6 +46,7 @@ export const transmissionFlag = {
   writeZeroes: 64,
   df: 128,
   canMultiConn: 256,
+  fastZero: 2048,
 } as const;
 
 export const command = {
@@ -58,7 +59,7 @@ export const command = {
   blockStatus: 7,
 } as const;
 
-export const commandFlag = { fua: 1, noHole: 2, df: 4, reqOne: 8 } as const;
+export const commandFlag = { fua: 1, noHole: 2, df: 4, reqOne: 8, fastZero: 16 } as const;
 
 export const chunkFlag = { done: 1 } as const;
 
@@ -75,6 +76,7 @@ export const errno = {
   invalid: 22,
   noSpace: 28,
   overflow: 75,
+  notSupported: 95,
   shutdown: 108,
 } as const;
 

@@ -35,7 +35,7 @@ const knownFlags: Readonly<Record<number, number>> = {
   [command.write]: commandFlag.fua,
   [command.flush]: commandFlag.fua,
   [command.trim]: commandFlag.fua,
-  [command.writeZeroes]: commandFlag.fua | commandFlag.noHole,
+  [command.writeZeroes]: commandFlag.fua | commandFlag.noHole | commandFlag.fastZero,
   [command.blockStatus]: commandFlag.fua | commandFlag.reqOne,
 };
 
@@ -255,6 +255,7 @@ export class Transmission {
       await this.#access.writeZeroes(offset, bytes, {
         fua: (flags & commandFlag.fua) !== 0,
         mayTrim: (flags & commandFlag.noHole) === 0,
+        onlyFast: (flags & commandFlag.fastZero) !== 0,
       });
     } finally {
       this.#memory.giveBack(edgeBytes);
@@ -467,6 +468,7 @@ function errnoOf(error: unknown): number {
     read_only: errno.perm,
     no_space: errno.noSpace,
     closed: errno.shutdown,
+    unsupported: errno.notSupported,
   };
   return numbers[error.code] ?? errno.io;
 }
