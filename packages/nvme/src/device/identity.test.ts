@@ -28,7 +28,10 @@ beforeEach(async () => {
 });
 afterEach(() => rm(folder, { recursive: true }));
 
-async function uuidOf(name: string, options: { readonly isReadOnly?: boolean } = {}): Promise<string> {
+async function uuidOf(
+  name: string,
+  options: { readonly isReadOnly?: boolean; readonly isShared?: boolean } = {},
+): Promise<string> {
   const size = options.isReadOnly ? {} : { bytes: 65_536 };
   await using device = await openFileDevice(at(name), { ...size, ...options });
   expect(device.uuid).toMatch(uuidText);
@@ -49,7 +52,7 @@ describe("the identity of a file", () => {
 
   it("is one for all that open the file at the same time", async () => {
     await writeFile(at("b.img"), Buffer.alloc(65_536));
-    const uuids = await Promise.all(Array.from({ length: 8 }, () => uuidOf("b.img")));
+    const uuids = await Promise.all(Array.from({ length: 8 }, () => uuidOf("b.img", { isShared: true })));
     expect(new Set(uuids).size).toBe(1);
   });
 
@@ -108,7 +111,7 @@ describe("hosts of a subsystem", () => {
   }
 
   const serve = (name: string) =>
-    openFileDevice(at(name), { bytes: 65_536 }).then((device) =>
+    openFileDevice(at(name), { bytes: 65_536, isShared: true }).then((device) =>
       NvmeTarget.listen({ subsystems: [{ nqn, namespaces: [device], hosts: "any" }], port: 0 }),
     );
 
