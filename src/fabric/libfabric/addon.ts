@@ -1,6 +1,6 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
-import type { NativeError } from "./native-error.ts";
 import type { FileAddon } from "./file-addon.ts";
+import type { NativeError } from "./native-error.ts";
 import type { PageAddon } from "./page-addon.ts";
 import type { GrantedAttributes } from "./port-report.ts";
 import type { QueuePairAddon } from "./queue-pair-addon.ts";

@@ -10,7 +10,12 @@ export interface FileAddon {
    * Where the data of a range are, on a thread of libuv's pool: begin and end of each part in turn, at most `most` numbers
    * (lseek(2), SEEK_DATA). The position of the descriptor changes. An error number where the file cannot say.
    */
-  findData(file: number, offset: number, bytes: number, most: number): Promise<readonly number[] | number> | number;
+  findData(
+    file: number,
+    offset: number,
+    bytes: number,
+    most: number,
+  ): Promise<readonly number[] | number> | number;
   /**
    * Locks the whole file until the descriptor is closed (fcntl(2), F_OFD_SETLK), for reading with `shares`, else for
    * writing. It does not wait. 0 or an error number: EAGAIN or EACCES where a lock of another open file is in the way.
