@@ -21,13 +21,21 @@ export interface HttpRequest {
   readonly signal: AbortSignal;
 }
 
+/** The body of an answer that is made while it is sent. Its reader reads it to the end or cancels it. */
+export interface ItemsBody {
+  /** The next bytes, or undefined at the end. It never rejects. */
+  next(): Promise<Uint8Array | undefined>;
+  /** Safe to call at any time. */
+  cancel(): void;
+}
+
 /** The answer to a request. */
 export interface HttpAnswer {
   readonly status: number;
   /** Names in lower case. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** A text is UTF-8. */
-  readonly body: string | undefined;
+  readonly body: string | ItemsBody | undefined;
 }
 
 /** Answers a request. It never rejects. */

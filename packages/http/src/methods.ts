@@ -4,8 +4,11 @@ import { isVoid, JsonForm } from "./json/form.ts";
 import { LocalServices } from "./local-services.ts";
 import type { RemoteService, ResolvedHttpOptions } from "./options.ts";
 
+/** Makes a call: a promise of the output, or a stream of items. */
+export type CallFunction = (input: unknown, options: CallOptions) => unknown;
+
 /** A function of a client, of any method. */
-type ClientFunction = (...args: unknown[]) => Promise<unknown>;
+type ClientFunction = (...args: unknown[]) => unknown;
 
 /** A method that requests reach. */
 export interface HttpMethod {
@@ -16,7 +19,8 @@ export interface HttpMethod {
   readonly isSafe: boolean;
   /** Undefined where the method takes no input. */
   readonly input: JsonForm | undefined;
-  call(input: unknown, options: CallOptions): Promise<unknown>;
+  /** The function that calls it. Without an input it ignores the first argument. */
+  function(): Promise<CallFunction>;
 }
 
 /** The methods that requests reach, by the path of their URL. */
@@ -69,17 +73,24 @@ export class Methods {
     served: Implementation | RemoteService,
     isSafe: boolean,
   ): HttpMethod {
-    if (kind !== "unary" && kind !== "oneWay")
+    if (kind === "clientStream" || kind === "duplexStream")
       throw new TypeError(`httpHandler: allow names "${name}", a ${kind}, which has no form in HTTP`);
     const form = isVoid(input) ? undefined : new JsonForm(input, "input", "input");
     if (form?.hasMemory || new JsonForm(output, "output", "output").hasMemory)
       throw new TypeError(`httpHandler: allow names "${name}", whose memory JSON cannot carry`);
     const client = this.#clientOf(served);
-    const call = async (value: unknown, options: CallOptions): Promise<unknown> => {
+    let made: Promise<CallFunction> | undefined;
+    const make = async (): Promise<CallFunction> => {
       const one = (await client())[method] as ClientFunction;
-      return form === undefined ? one(options) : one(value, options);
+      return form === undefined ? (_, options) => one(options) : one;
     };
-    return { name, kind, isSafe, input: form, call };
+    return {
+      ...{ name, kind, isSafe, input: form },
+      function() {
+        made ??= make();
+        return made;
+      },
+    };
   }
 
   #clientOf(served: Implementation | RemoteService): () => Promise<Record<string, unknown>> {

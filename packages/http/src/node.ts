@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { BodySource, Exchange, HttpAnswer, HttpRequest } from "./exchange.ts";
+import type { BodySource, Exchange, HttpAnswer, HttpRequest, ItemsBody } from "./exchange.ts";
 import { exchangeOf, type HttpHandler } from "./handler.ts";
 
 /** A listener for the event `request` of a server of `node:http`, `node:https` and `node:http2`. */
@@ -47,9 +47,8 @@ async function serve(
   request.on("error", () => {});
   response.on("error", () => {});
   const answer = await exchange(requestOf(request, gone.signal));
-  if (gone.signal.aborted) return;
+  await send(answer, request, response as ServerResponse, gone.signal);
   isAnswered = true;
-  send(answer, request, response);
 }
 
 function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortSignal): HttpRequest {
@@ -113,23 +112,55 @@ class NodeBody implements BodySource {
   }
 }
 
-function send(
+/** Both kinds of response have the same methods, but TypeScript finds no common signature. */
+async function send(
   { status, headers, body }: HttpAnswer,
   request: IncomingMessage | Http2ServerRequest,
-  response: ServerResponse | Http2ServerResponse,
-): void {
-  const bytes = body === undefined ? undefined : Buffer.from(body);
+  response: ServerResponse,
+  gone: AbortSignal,
+): Promise<void> {
+  const isStream = typeof body === "object";
+  if (gone.aborted || (isStream && request.method === "HEAD")) {
+    if (isStream) body.cancel();
+    if (gone.aborted) return;
+  }
   const fields: Record<string, string | string[]> = {};
   for (const [name, value] of headers) {
     const former = fields[name];
     fields[name] = former === undefined ? value : [former, value].flat();
   }
-  if (bytes !== undefined) fields["content-length"] = String(bytes.byteLength);
-  // Both classes have these methods with the same meaning, but TypeScript finds no common signature.
-  (response as ServerResponse).writeHead(status, fields);
+  if (typeof body === "string") fields["content-length"] = String(Buffer.byteLength(body));
+  response.writeHead(status, fields);
   response.once("finish", () => endRequest(request));
-  if (bytes === undefined || request.method === "HEAD") response.end();
-  else response.end(bytes);
+  if (request.method === "HEAD" || body === undefined) response.end();
+  else if (!isStream) response.end(body);
+  else await sendItems(body, response, gone);
+}
+
+/** Sends items as fast as the client takes them. */
+async function sendItems(body: ItemsBody, response: ServerResponse, gone: AbortSignal): Promise<void> {
+  const stop = () => body.cancel();
+  gone.addEventListener("abort", stop, { once: true });
+  response.flushHeaders?.();
+  for (;;) {
+    const bytes = await body.next();
+    if (gone.aborted) return;
+    if (bytes === undefined) break;
+    if (!response.write(bytes)) await drained(response);
+  }
+  gone.removeEventListener("abort", stop);
+  response.end();
+}
+
+/** Waits until the client has taken what was written, or has gone away. */
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off("drain", done).off("close", done);
+      resolve();
+    };
+    response.once("drain", done).once("close", done);
+  });
 }
 
 /** Ends a request that was answered before all of it had come. What comes of it is dropped meanwhile. */

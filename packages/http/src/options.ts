@@ -52,8 +52,10 @@ export interface HttpLimits {
   readonly maxJsonDepth: number;
   /** The longest deadline that a client may set, in milliseconds. A longer one is cut. Default 300,000. */
   readonly maxTimeoutMs: number;
-  /** The requests that are served at the same time. More of them are refused. Default 1024. */
+  /** The unary and one-way calls at the same time. More of them are refused. Default 1024. */
   readonly maxRequests: number;
+  /** The streams that are open at the same time. More of them are refused. Default 1024. */
+  readonly maxStreams: number;
 }
 
 /** Options of `httpHandler`. */
@@ -61,7 +63,7 @@ export interface HttpOptions {
   /** The services: implementations that run in this process, and services of remote peers. */
   readonly services: readonly (Implementation | RemoteService)[];
   /**
-   * The methods that can be called, such as `greeter.v1/greet`. No other method can. They are unary or one-way, and take
+   * The methods that can be called, such as `greeter.v1/greet`. No other method can. They take no stream and
    * no memory of the caller.
    */
   readonly allow: readonly string[];
@@ -140,6 +142,7 @@ const limitFields = {
   maxJsonDepth: integer(1, 1000, 100),
   maxTimeoutMs: milliseconds({ fallback: 300_000 }),
   maxRequests: integer(1, 1_000_000, 1024),
+  maxStreams: integer(1, 1_000_000, 1024),
 } satisfies FieldsOf<HttpLimits>;
 
 const httpFields = {

@@ -1,4 +1,4 @@
-import { bulk, implement, serverStream, service, unary } from "cinnabar";
+import { bulk, clientStream, implement, service, unary } from "cinnabar";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { type HttpOptions, httpHandler } from "../src/index.ts";
@@ -6,9 +6,9 @@ import { greeter } from "./services.test-support.ts";
 
 const Others = service("others.v1", {
   sum: unary({ input: z.object({ numbers: bulk("read") }) }),
-  tail: serverStream({ output: z.string() }),
+  tail: clientStream({ items: z.string() }),
 });
-const others = implement(Others, { sum() {}, tail: () => [] });
+const others = implement(Others, { sum() {}, tail() {} });
 const { implementation } = greeter();
 
 it.each<[Partial<HttpOptions>, string]>([
@@ -18,7 +18,7 @@ it.each<[Partial<HttpOptions>, string]>([
     'allow names "greeter.v1/gret", which no service has; did you mean "greeter.v1/greet"?',
   ],
   [{ allow: ["others.v1/sum"] }, 'allow names "others.v1/sum", whose memory JSON cannot carry'],
-  [{ allow: ["others.v1/tail"] }, 'allow names "others.v1/tail", a serverStream, which has no form in HTTP'],
+  [{ allow: ["others.v1/tail"] }, 'allow names "others.v1/tail", a clientStream, which has no form in HTTP'],
   [{ safe: ["greeter.v1/ping"] }, 'safe names "greeter.v1/ping", which is not in allow'],
   [{ services: [implementation, implementation] }, 'services has the method "greeter.v1/greet" twice'],
   [{ services: [{} as never] }, "services[0] must be a result of implement(), or { service, peer }"],

@@ -1,4 +1,15 @@
-import { bytes, error, implement, oneWay, type RpcCode, RpcError, service, unary } from "cinnabar";
+import {
+  bytes,
+  clientStream,
+  error,
+  implement,
+  oneWay,
+  type RpcCode,
+  RpcError,
+  serverStream,
+  service,
+  unary,
+} from "cinnabar";
 import { z } from "zod";
 
 export const Greeter = service("greeter.v1", {
@@ -39,6 +50,53 @@ export const Greeter = service("greeter.v1", {
   }),
   any: unary({ input: z.unknown(), output: z.unknown() }),
 });
+
+const Item = z.object({ n: z.int(), big: z.bigint().optional() });
+
+export const Counter = service("counter.v1", {
+  /** Counts from 1 to `to`, and fails after `failAfter`. */
+  count: serverStream({
+    input: z.object({ to: z.int(), failAfter: z.int().optional() }),
+    output: Item,
+    errors: { Tired: z.object({ at: z.int() }) },
+  }),
+  /** Items of 10 kB without an end. */
+  endless: serverStream({ output: z.string() }),
+  collect: clientStream({ items: Item, output: z.int() }),
+});
+
+/** An implementation of `Counter`; `made` counts the items of `endless`, and `isOver` settles at its end. */
+export function counter() {
+  let over = () => {};
+  const seen = {
+    made: 0,
+    isOver: new Promise<void>((resolve) => {
+      over = resolve;
+    }),
+  };
+  const implementation = implement(Counter, {
+    async *count({ to, failAfter }, call) {
+      call.headers.set("x-lead", "head");
+      call.trailers.set("x-count", String(to));
+      for (let n = 1; n <= to; n++) {
+        if (failAfter === n - 1) call.fail("Tired", { at: n });
+        yield { n, big: BigInt(n) };
+      }
+    },
+    async *endless() {
+      try {
+        for (;;) {
+          seen.made++;
+          yield "x".repeat(10_000);
+        }
+      } finally {
+        over();
+      }
+    },
+    collect: () => 0,
+  });
+  return { implementation, seen };
+}
 
 /** The methods of `Greeter`, as `allow` names them. */
 export const allMethods: string[] = Object.keys(Greeter.methods).map((name) => `greeter.v1/${name}`);

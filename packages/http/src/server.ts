@@ -1,0 +1,184 @@
+import { type ItemStream, type Metadata, RpcError } from "cinnabar/standard";
+import { BodyReader } from "./body.ts";
+import { errorAnswer, Refusal } from "./errors.ts";
+import type { HttpAnswer, HttpRequest } from "./exchange.ts";
+import { headersOf, metadataOf } from "./headers.ts";
+import { jsonOfValue } from "./json/values.ts";
+import { type HttpMethod, Methods } from "./methods.ts";
+import type { ResolvedHttpOptions } from "./options.ts";
+import { Origins } from "./origins.ts";
+import { assertType, enveloped, inputOf, messageOf, timeoutOf } from "./request.ts";
+import { endId, envelopes, StreamCall, serverSentEvents } from "./streams.ts";
+
+/** The headers of each answer, beside its own: no browser guesses a type. */
+const always = [["x-content-type-options", "nosniff"]] as const;
+
+/** What a request gives to its call. */
+interface CallInput {
+  readonly input: unknown;
+  readonly options: {
+    readonly timeoutMs?: number;
+    readonly metadata?: Metadata;
+    readonly signal: AbortSignal;
+  };
+}
+
+/** Requests of one kind that are served, and how many may be at once. */
+class Served {
+  readonly #max: number;
+  #count = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Returns what ends the request; calling it again does nothing. @throws Refusal beyond the limit. */
+  begin(): () => void {
+    if (this.#count >= this.#max)
+      throw new Refusal("resource_exhausted", "the server is busy", 429, [["retry-after", "1"]]);
+    this.#count++;
+    let isOpen = true;
+    return () => {
+      if (isOpen) this.#count--;
+      isOpen = false;
+    };
+  }
+}
+
+/** Answers requests by calls, whatever server they come from. */
+export class HttpServer {
+  readonly #options: ResolvedHttpOptions;
+  readonly #methods: Methods;
+  readonly #origins: Origins;
+  readonly #bodies: BodyReader;
+  readonly #requests: Served;
+  readonly #streams: Served;
+  #isClosed = false;
+
+  constructor(options: ResolvedHttpOptions) {
+    this.#options = options;
+    this.#methods = new Methods(options);
+    this.#origins = new Origins(options.cors, options.requestHeaders);
+    this.#bodies = new BodyReader(options.limits);
+    this.#requests = new Served(options.limits.maxRequests);
+    this.#streams = new Served(options.limits.maxStreams);
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return this.#methods.close();
+  }
+
+  async answer(request: HttpRequest): Promise<HttpAnswer> {
+    let answer: HttpAnswer;
+    try {
+      answer = await this.#route(request);
+    } catch (error) {
+      if (!(error instanceof Refusal || error instanceof RpcError)) this.#options.onError(error);
+      answer = errorAnswer(error);
+    }
+    const cors = this.#origins.headersFor(request, answer.headers);
+    // A preflight has them already.
+    const headers = request.method === "OPTIONS" ? answer.headers : [...answer.headers, ...cors];
+    return { ...answer, headers: [...always, ...headers] };
+  }
+
+  async #route(request: HttpRequest): Promise<HttpAnswer> {
+    if (this.#isClosed) throw new Refusal("unavailable", "the server closes");
+    if (request.method === "OPTIONS") return this.#origins.preflight(request);
+    this.#origins.assertAllowed(request);
+    const method = this.#methods.find(request.path);
+    if (method === undefined) throw new Refusal("unimplemented", "there is no such method", 404);
+    const isGet = request.method === "GET" || request.method === "HEAD";
+    if (!(isGet && method.isSafe) && request.method !== "POST") {
+      const verbs = method.isSafe ? "GET, HEAD, POST" : "POST";
+      throw new Refusal("unimplemented", `the method takes ${verbs}`, 405, [["allow", verbs]]);
+    }
+    if (method.kind === "serverStream") return this.#stream(method, request, isGet);
+    const end = this.#requests.begin();
+    try {
+      return await this.#call(method, request, isGet);
+    } finally {
+      end();
+    }
+  }
+
+  async #call(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
+    if (!isGet) assertType(request, ["application/json"]);
+    const { input, options } = await this.#read(method, request, (bytes) => bytes);
+    let headers: Metadata | undefined;
+    let trailers: Metadata | undefined;
+    const onHeaders = (received: Metadata) => {
+      headers = received;
+    };
+    const onTrailers = (received: Metadata) => {
+      trailers = received;
+    };
+    const given = () => [...headersOf(headers), ...headersOf(trailers, "trailer-")];
+    try {
+      // The caller of a one-way call receives no metadata.
+      const all = method.kind === "oneWay" ? options : { ...options, onHeaders, onTrailers };
+      const output = await (await method.function())(input, all);
+      const body = output === undefined ? "{}" : jsonOfValue(output);
+      return { status: 200, headers: [["content-type", "application/json"], ...given()], body };
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      return errorAnswer(error, given());
+    }
+  }
+
+  async #stream(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
+    if (isGet && request.header("last-event-id") === endId)
+      return { status: 204, headers: [], body: undefined };
+    const isEnveloped =
+      !isGet &&
+      assertType(request, ["application/json", "application/connect+json"]) === "application/connect+json";
+    const form = isEnveloped ? envelopes : serverSentEvents;
+    let end = () => {};
+    try {
+      end = this.#streams.begin();
+      const { input, options } = await this.#read(
+        method,
+        request,
+        isEnveloped ? enveloped : (bytes) => bytes,
+      );
+      const open = await method.function();
+      const call = new StreamCall(
+        form,
+        (metadata) => open(input, { ...options, ...metadata }) as ItemStream<unknown>,
+        end,
+      );
+      return await call.answer();
+    } catch (error) {
+      end();
+      // A stream of envelopes has the status 200 in any case.
+      if (!isEnveloped || !(error instanceof Refusal)) throw error;
+      const { code, message } = error;
+      return envelopes.failed(new RpcError({ code, message, origin: "remote" }));
+    }
+  }
+
+  /** Reads the message of a request, by the method's schema. @throws Refusal that says what does not fit. */
+  async #read(
+    method: HttpMethod,
+    request: HttpRequest,
+    unwrap: (body: Uint8Array) => Uint8Array,
+  ): Promise<CallInput> {
+    const startMs = performance.now();
+    const { limits, requestHeaders } = this.#options;
+    const timeoutMs = timeoutOf(request, limits.maxTimeoutMs);
+    const metadata = metadataOf(request, requestHeaders);
+    const message =
+      request.method === "POST"
+        ? unwrap(await this.#bodies.read(request, timeoutMs))
+        : messageOf(request.query, limits.maxBodyBytes);
+    const input = inputOf(method, message, limits.maxJsonDepth);
+    const leftMs = timeoutMs === undefined ? undefined : timeoutMs - (performance.now() - startMs);
+    const options = {
+      ...(leftMs === undefined ? {} : { timeoutMs: Math.max(1, leftMs) }),
+      ...(metadata === undefined ? {} : { metadata }),
+      signal: request.signal,
+    };
+    return { input, options };
+  }
+}
