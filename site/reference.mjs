@@ -16,7 +16,11 @@ export async function makeReference() {
   );
   await writeReference([`${root}packages/bulk/src/index.ts`], "api/bulk", "cinnabar-bulk");
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
-  await writeReference([`${root}packages/http/src/index.ts`], "api/http", "cinnabar-http");
+  await writeReference(
+    [`${root}packages/http/src/index.ts`, `${root}packages/http/src/client.ts`],
+    "api/http",
+    "cinnabar-http",
+  );
   await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
   await writeReference([`${root}packages/lanes/src/index.ts`], "api/lanes", "cinnabar-lanes");
   await writeReference([`${root}packages/nvme/src/index.ts`], "api/nvme", "cinnabar-nvme");

@@ -122,6 +122,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar-lanes", exportsOf("packages/lanes/src/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["cinnabar-http", exportsOf("packages/http/src/index.ts")],
+  ["cinnabar-http/client", exportsOf("packages/http/src/client.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],
   ["cinnabar-otel", exportsOf("packages/otel/src/index.ts")],

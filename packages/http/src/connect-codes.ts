@@ -45,3 +45,9 @@ export interface ErrorData {
   /** How long to wait before the next attempt, in milliseconds. */
   readonly retryAfterMs?: number;
 }
+
+/** The last message of a stream in Connect's protocol. An error is absent where there is none: null is a success. */
+export interface EndMessage {
+  readonly error?: ConnectError;
+  readonly metadata?: Readonly<Record<string, readonly string[]>>;
+}

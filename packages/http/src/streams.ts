@@ -1,5 +1,5 @@
 import { type ItemStream, type Metadata, RpcError } from "cinnabar/standard";
-import type { ConnectError } from "./connect-codes.ts";
+import type { EndMessage } from "./connect-codes.ts";
 import { connectError, errorAnswer } from "./errors.ts";
 import type { HttpAnswer, ItemsBody } from "./exchange.ts";
 import { headersOf } from "./headers.ts";
@@ -14,12 +14,6 @@ export interface StreamForm {
   readonly beat: Uint8Array | undefined;
   /** Whether a failure before the first item has the status of its code. */
   readonly hasStatus: boolean;
-}
-
-/** The last message of a stream in Connect's protocol. An error is absent where there is none: null is a success. */
-export interface EndMessage {
-  readonly error?: ConnectError;
-  readonly metadata?: Readonly<Record<string, readonly string[]>>;
 }
 
 const utf8 = new TextEncoder();
