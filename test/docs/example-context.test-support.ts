@@ -17,13 +17,8 @@ import {
   unary,
 } from "cinnabar";
 import { bulkStream, type RemoteStream } from "cinnabar-bulk";
-import {
-  type Authority,
-  collective,
-  type Group,
-  type GroupImplementation,
-  type Variable,
-} from "cinnabar-group";
+import { type Authority, collective, type Group, type GroupImplementation } from "cinnabar-group";
+import type { Variable } from "cinnabar-group/variables";
 import type { EngineMetrics } from "cinnabar-otel";
 import { z } from "zod";
 

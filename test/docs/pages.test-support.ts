@@ -121,6 +121,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ],
   ["cinnabar-lanes", exportsOf("packages/lanes/src/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
+  ["cinnabar-group/variables", exportsOf("packages/group/src/variables.ts")],
   ["cinnabar-http", exportsOf("packages/http/src/index.ts")],
   ["cinnabar-http/client", exportsOf("packages/http/src/client.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],

@@ -62,15 +62,6 @@ export { FailureDetector, type FailureDetectorOptions, type LiveMember } from ".
 export { expandHostlist, type Launch, launchOf, seedsOf } from "./start/launch.ts";
 export { type SrvSeedsOptions, srvSeeds } from "./start/srv-seeds.ts";
 export {
-  type GetOptions,
-  type SetOptions,
-  type Variable,
-  type VariableCallOptions,
-  type VariableOptions,
-  VersionConflictError,
-  type Versioned,
-} from "./variable/variables.ts";
-export {
   type Member,
   type MemberLanes,
   makeView,

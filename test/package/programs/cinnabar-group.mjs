@@ -1,8 +1,9 @@
-// For the installed package cinnabar-group: a member of a group calls another one by its rank, and a failure detector
-// hears that another one leaves.
+// For the installed package cinnabar-group: a member of a group calls another one by its rank and has a variable, and a
+// failure detector hears that another one leaves.
 import assert from "node:assert/strict";
-import { Engine, implement, service, unary } from "cinnabar/standard";
+import { bytes, Engine, implement, service, unary } from "cinnabar/standard";
 import { FailureDetector, joinGroup, staticAuthority } from "cinnabar-group";
+import { implementVariables } from "cinnabar-group/variables";
 
 const Counter = service("counter.v1", { count: unary() });
 /** @type {number[]} */
@@ -17,6 +18,14 @@ const group = await joinGroup("counters", { engine, authority });
 await group.at(1).client(Counter).count();
 assert.deepEqual(counted, [1]);
 await group.close();
+
+const variables = implementVariables();
+const alone = staticAuthority([{ urls: engine.urls }]);
+const single = await joinGroup("single", { engine, authority: alone, serve: [variables] });
+const limit = variables.variable(single, "limit", { schema: bytes() });
+const version = await limit.set(Uint8Array.of(7));
+assert.deepEqual(await limit.get(), { version, value: Uint8Array.of(7) });
+await single.close();
 await engine.close();
 await other.close();
 

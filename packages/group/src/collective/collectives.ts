@@ -114,6 +114,15 @@ export interface CollectiveStats {
   readonly remembered: number;
 }
 
+/** An implementation that also acts by itself for each group that serves it. */
+export interface ActiveImplementation extends GroupImplementation {
+  /** @internal Begins for a group. Dispose of it before the collectives are closed. */
+  open(collectives: Collectives): Disposable;
+}
+
+export const isActive = (implementation: GroupImplementation): implementation is ActiveImplementation =>
+  typeof (implementation as Partial<ActiveImplementation>).open === "function";
+
 /**
  * The collectives of one process in one group: calls that all members execute, along trees of members. It is closed
  * before the group.

@@ -39,8 +39,8 @@ export interface JoinOptions extends ObserveOptions {
   /**
    * What this member serves: made by `implementCollectives`, or by `implement` for services without collectives. The
    * engine serves it from now on, also after the group is closed. These services refuse members that were removed from
-   * the group; services of the engine itself do not. One implementation can serve several groups. Barriers, exchanges
-   * and variables are always served. Default: no other services.
+   * the group; services of the engine itself do not. One implementation can serve several groups. Barriers and
+   * exchanges are always served. Default: no other services.
    */
   readonly serve?: readonly Implementation[] | undefined;
   /** The rank that this process wants. Default: the authority chooses one. */

@@ -1,10 +1,14 @@
-import { type AnyService, type Engine, RpcError, type Schema } from "cinnabar/standard";
-import { type CollectiveClient, type CollectiveStats, Collectives } from "../collective/collectives.ts";
+import { type AnyService, type Engine, RpcError } from "cinnabar/standard";
+import {
+  type CollectiveClient,
+  type CollectiveStats,
+  Collectives,
+  isActive,
+} from "../collective/collectives.ts";
 import type { Members } from "../collective/members.ts";
 import { Arrivals } from "../exchange/arrivals.ts";
 import { type ExchangeOptions, Exchanges } from "../exchange/exchanges.ts";
 import type { ServedByMember } from "../host/group-host.ts";
-import { openVariables, type Variable, type VariableOptions, type Variables } from "../variable/variables.ts";
 import { Newest } from "../view/newest.ts";
 import type { Member, View } from "../view/view.ts";
 import { Listeners } from "./events.ts";
@@ -21,7 +25,7 @@ export abstract class MemberSet<Events> implements Members {
   protected readonly listeners = new Listeners<Events>();
   readonly #collectives: Collectives;
   readonly #exchanges: Exchanges;
-  readonly #variables: Variables | undefined;
+  readonly #opened: readonly Disposable[];
   readonly #self: () => Member | undefined;
 
   /**
@@ -44,7 +48,9 @@ export abstract class MemberSet<Events> implements Members {
       this.#collectives,
       served?.exchanges.arrivals(this.name) ?? new Arrivals(),
     );
-    this.#variables = served && openVariables(this.#collectives, served.variables);
+    this.#opened = (served?.implementations ?? [])
+      .filter(isActive)
+      .map((each) => each.open(this.#collectives));
   }
 
   /** The newest view. */
@@ -112,7 +118,7 @@ export abstract class MemberSet<Events> implements Members {
     return this.#collectives.all(service);
   }
 
-  /** Counters of the collectives, those of barriers, exchanges and variables included. Plain data. */
+  /** Counters of the collectives, those of barriers and exchanges included. Plain data. */
   collectiveStats(): CollectiveStats {
     return this.#collectives.stats();
   }
@@ -182,24 +188,9 @@ export abstract class MemberSet<Events> implements Members {
     return this.#exchanges.scatter(name, valueFor, options);
   }
 
-  /**
-   * A value that each member has a copy of. The member with the lowest rank decides about changes. All members open it
-   * with the same schema.
-   *
-   * @example
-   * const limits = group.variable("limits", { schema: Limits, initial: { maxBytes: 1 << 20 } });
-   *
-   * @throws TypeError for a bad name or option, a name that is open already, and an observer
-   */
-  variable<S extends Schema>(name: string, options: VariableOptions<S>): Variable<S> {
-    if (this.#variables === undefined)
-      throw new TypeError(`variable "${name}": this process is no member of the group "${this.name}"`);
-    return this.#variables.variable(name, options);
-  }
-
   /** @internal Ends what members do together. The views end with `error`, where there is one. */
   protected end(error?: unknown): void {
-    this.#variables?.close();
+    for (const each of this.#opened) each[Symbol.dispose]();
     this.#collectives.close();
     this.newest.end(error);
   }

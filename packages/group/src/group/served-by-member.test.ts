@@ -2,8 +2,9 @@ import { Engine, implement, RpcError, service, unary } from "cinnabar/standard";
 import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { implementCollectives } from "../collective/handlers.ts";
+import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
 import { collective } from "../collective/method.ts";
+import { implementVariables } from "../variable/variables.ts";
 import { makeView } from "../view/view.ts";
 import type { Group } from "./group.ts";
 import { joinGroup, observeGroup } from "./join-group.ts";
@@ -32,7 +33,7 @@ async function openEngine(options: Parameters<typeof Engine.open>[0] = {}): Prom
 async function groupOf(
   name: string,
   all: readonly Engine[],
-  serve: readonly ReturnType<typeof listOf>[],
+  serve: readonly GroupImplementation[],
 ): Promise<Group[]> {
   const authority = staticAuthority(all.map(({ urls }) => ({ urls })));
   return Promise.all(
@@ -45,7 +46,7 @@ async function groupOf(
 }
 
 describe("a member", () => {
-  it("joins once, and then calls, meets and shares", async () => {
+  it("joins once, and then calls and meets", async () => {
     const all = await Promise.all([openEngine(), openEngine(), openEngine()]);
     const groups = await groupOf("one", all, all.map(listOf));
     const [first] = groups as [Group];
@@ -57,9 +58,6 @@ describe("a member", () => {
       groups.map((group, rank) => group.broadcast("word", rank === 0 ? "go" : undefined)),
     );
     expect(words).toEqual(["go", "go", "go"]);
-    const limits = groups.map((group) => group.variable("limit", { schema: z.int(), initial: 1 }));
-    const version = (await limits[2]?.set(7, { sync: true })) as number;
-    expect(await limits[1]?.get()).toEqual({ version, value: 7 });
     expect(first.collectiveStats().started).toBeGreaterThan(0);
   });
 
@@ -116,7 +114,43 @@ describe("a member", () => {
   });
 });
 
-it("an observer calls collectives, waits for nobody and has no variables", async () => {
+describe("variables", () => {
+  const options = { schema: z.int(), initial: 1 };
+
+  it("are served to groups and their subgroups, and not to observers", async () => {
+    const all = await Promise.all([openEngine(), openEngine()]);
+    const variables = all.map(() => implementVariables());
+    const groups = await groupOf("one", all, variables);
+    const subgroups = groups.map((group) => group.subgroup("part", [1, 0]));
+    for (const each of [groups, subgroups]) {
+      const limits = each.map((group, rank) => variables[rank]?.variable(group, "limit", options));
+      const version = (await limits[1]?.set(7, { sync: true })) as number;
+      expect(await limits[0]?.get()).toEqual({ version, value: 7 });
+    }
+    const engine = await openEngine();
+    const authority = staticAuthority(all.map(({ urls }) => ({ urls })));
+    const observed = await observeGroup("one", { engine, authority });
+    open.push(observed);
+    expect(() => implementVariables().variable(observed, "limit", options)).toThrow(
+      'this process does not serve variables in the group "one"',
+    );
+  });
+
+  it("end with their group, and other groups go on", async () => {
+    const all = await Promise.all([openEngine()]);
+    const variables = implementVariables();
+    const [one] = (await groupOf("one", all, [variables])) as [Group];
+    const [two] = (await groupOf("two", all, [variables])) as [Group];
+    const [ended, other] = [one, two].map((group) => variables.variable(group, "limit", options));
+    await one.close();
+    await expect(ended?.set(2)).rejects.toMatchObject({ code: "unavailable" });
+    expect(() => variables.variable(one, "limit", options)).toThrow("does not serve variables");
+    await other?.set(3);
+    expect((await other?.get())?.value).toBe(3);
+  });
+});
+
+it("an observer calls collectives and waits for nobody", async () => {
   const all = await Promise.all([openEngine(), openEngine()]);
   await groupOf("one", all, all.map(listOf));
   const engine = await openEngine();
@@ -127,7 +161,4 @@ it("an observer calls collectives, waits for nobody and has no variables", async
   const refused = await group.barrier("never").catch((error: unknown) => error);
   expect(refused).toBeInstanceOf(RpcError);
   expect(refused).toMatchObject({ code: "failed_precondition" });
-  expect(() => group.variable("limit", { schema: z.int() })).toThrow(
-    "this process is no member of the group",
-  );
 });

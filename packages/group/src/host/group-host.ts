@@ -9,7 +9,6 @@ import {
   type Published,
 } from "../coordinator/membership-service.ts";
 import { type ExchangeImplementation, implementExchanges } from "../exchange/exchanges.ts";
-import { implementVariables, type VariableImplementation } from "../variable/variables.ts";
 import { fencing, type Presence } from "./freshness.ts";
 
 /** A group whose members ask each other, as this process answers for it. */
@@ -22,10 +21,9 @@ export interface HostedGroup {
 
 /** What a member of a group executes for others. */
 export interface ServedByMember {
-  /** Those with collectives: what `joinGroup` was given, and the two below. */
+  /** Those with collectives: what `joinGroup` was given, and `exchanges`. */
   readonly implementations: readonly GroupImplementation[];
   readonly exchanges: ExchangeImplementation;
-  readonly variables: VariableImplementation;
 }
 
 /** A service that the engine serves for its groups. */
@@ -44,7 +42,6 @@ export class GroupHost {
   readonly #groups = new Map<string, HostedGroup>();
   readonly #presences = new Map<string, Presence>();
   readonly #exchanges = implementExchanges();
-  readonly #variables = implementVariables();
   readonly #membership: Implementation;
   readonly #fence: Middleware;
 
@@ -69,20 +66,16 @@ export class GroupHost {
   }
 
   /**
-   * Serves what a member executes: the implementations, barriers, exchanges and variables. What the engine serves
+   * Serves what a member executes: the implementations, barriers and exchanges. What the engine serves
    * already, for another group, it goes on to serve. `isFenced`: callers that were removed from their group are refused,
    * and callers that are behind learn it with the answer.
    *
    * @throws as `engine.serve`, and TypeError for an implementation that is served without the fence and needs it
    */
   serve(implementations: readonly Implementation[], isFenced: boolean): ServedByMember {
-    const all = [...implementations, this.#exchanges, this.#variables];
+    const all = [...implementations, this.#exchanges];
     this.#serve(all, isFenced);
-    return {
-      implementations: all.filter(hasCollectives),
-      exchanges: this.#exchanges,
-      variables: this.#variables,
-    };
+    return { implementations: all.filter(hasCollectives), exchanges: this.#exchanges };
   }
 
   /** Answers questions about groups. */

@@ -7,7 +7,6 @@ import type { Copies } from "./copies.ts";
 import type { VariableService } from "./variable-service.ts";
 import {
   implementVariables,
-  openVariables,
   type Variable,
   type VariableImplementation,
   type Variables,
@@ -34,7 +33,7 @@ async function variablesOf(size: number): Promise<Place[]> {
   const members = await groupOf(size, (rank) => [implementations[rank] as VariableImplementation]);
   const places = members.map((member, rank) => {
     const implementation = implementations[rank] as VariableImplementation;
-    const variables = openVariables(member.collectives, implementation);
+    const variables = implementation.open(member.collectives);
     const limit = variables.variable("limit", { schema: Limit, initial });
     return { member, implementation, variables, limit };
   });

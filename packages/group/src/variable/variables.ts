@@ -19,10 +19,11 @@ import {
   RpcError,
   type Schema,
 } from "cinnabar/standard";
-import type { Collectives } from "../collective/collectives.ts";
+import type { ActiveImplementation, Collectives } from "../collective/collectives.ts";
 import { parse } from "../collective/failure.ts";
-import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
+import { implementCollectives } from "../collective/handlers.ts";
 import { removalOf } from "../collective/members.ts";
+import type { MemberSet } from "../group/member-set.ts";
 import { Copies } from "./copies.ts";
 import { type Opened, Owned } from "./owned.ts";
 import { unlessAborted } from "./spreading.ts";
@@ -42,13 +43,33 @@ interface Place {
   variables: Variables | undefined;
 }
 
-/** What a member serves for variables. */
-export interface VariableImplementation extends GroupImplementation {
+/** What a member serves for variables, and the way to them. Made by `implementVariables`. */
+export interface VariableImplementation extends ActiveImplementation {
+  /**
+   * A value that each member of the group has a copy of. The member with the lowest rank decides about changes. All
+   * members serve variables, and open this one with the same schema.
+   *
+   * @throws TypeError for a bad name or option, a name that is open already, and a group that does not serve them here
+   */
+  variable<S extends Schema>(
+    group: Pick<MemberSet<unknown>, "name">,
+    name: string,
+    options: VariableOptions<S>,
+  ): Variable<S>;
+  /** @internal */
+  open(collectives: Collectives): Variables;
   /** @internal By the name of the group. */
   readonly places: Map<string, Place>;
 }
 
-/** Makes what a member serves for variables. One serves any number of groups. */
+/**
+ * Makes what a member serves for variables. One serves any number of groups.
+ *
+ * @example
+ * const variables = implementVariables();
+ * const group = await joinGroup("store", { engine, authority, serve: [variables] });
+ * const limits = variables.variable(group, "limits", { schema: Limits, initial: { maxBytes: 1 << 20 } });
+ */
 export function implementVariables(): VariableImplementation {
   const places = new Map<string, Place>();
   const elsewhere: OwnerAnswer = { state: "elsewhere", version: 0, hasValue: false, value: undefined };
@@ -60,7 +81,24 @@ export function implementVariables(): VariableImplementation {
     put: (put, { group }) => placeOf(places, group).copies.put(put),
     takeOver: (takeOver, { group }) => placeOf(places, group).copies.takeOver(takeOver),
   });
-  return Object.freeze({ ...implementation, places });
+  return Object.freeze({
+    ...implementation,
+    places,
+    variable<S extends Schema>(group: { readonly name: string }, name: string, options: VariableOptions<S>) {
+      const variables = places.get(group.name)?.variables;
+      if (variables === undefined)
+        throw new TypeError(
+          `variable "${name}": this process does not serve variables in the group "${group.name}"; pass implementVariables() to joinGroup as serve`,
+        );
+      return variables.variable(name, options);
+    },
+    open(collectives: Collectives) {
+      const { name } = collectives.members;
+      const place = placeOf(places, name);
+      place.variables = new Variables(collectives, place.copies, () => places.delete(name));
+      return place.variables;
+    },
+  });
 }
 
 function placeOf(places: Map<string, Place>, group: string): Place {
@@ -73,19 +111,9 @@ function placeOf(places: Map<string, Place>, group: string): Place {
 }
 
 /**
- * Variables of a group: each member has a copy, and the member with the lowest rank decides about changes.
- * `implementation` is among what `collectives` serves. Close it before the collectives.
+ * Variables of one group at one member: each member has a copy, and the member with the lowest rank decides about
+ * changes. Close them before the collectives.
  */
-export function openVariables(collectives: Collectives, implementation: VariableImplementation): Variables {
-  const place = placeOf(implementation.places, collectives.members.name);
-  const variables = new Variables(collectives, place.copies, () =>
-    implementation.places.delete(collectives.members.name),
-  );
-  place.variables = variables;
-  return variables;
-}
-
-/** The variables of one group at one member; made by `openVariables`. */
 export class Variables implements Disposable {
   readonly #collectives: Collectives;
   readonly #copies: Copies;
@@ -94,7 +122,7 @@ export class Variables implements Disposable {
   readonly #owned = new Map<string, Owned>();
   readonly #end = new AbortController();
 
-  /** @internal Made by `openVariables`. */
+  /** @internal Made by `open` of the implementation. */
   constructor(collectives: Collectives, copies: Copies, onClose: () => void) {
     this.#collectives = collectives;
     this.#copies = copies;
@@ -226,7 +254,7 @@ export class Variables implements Disposable {
 
 /** Between two questions for the owner, in milliseconds. */
 const againMs = 20;
-/** The options of `group.variable`. */
+/** The options of `variables.variable`. */
 export interface VariableOptions<S extends Schema> {
   /** The schema of the value. Values are checked when they are set and when they are read. */
   readonly schema: S;
@@ -303,14 +331,14 @@ export class VersionConflictError extends RpcError {
   }
 }
 
-/** One variable at one member; made by `group.variable`. */
+/** One variable at one member; made by `variables.variable`. */
 export class Variable<S extends Schema> {
   readonly name: string;
   readonly #schema: S;
   readonly #variables: Variables;
   readonly #copies: Copies;
 
-  /** @internal Made by `group.variable`. */
+  /** @internal Made by `variables.variable`. */
   constructor(name: string, schema: S, variables: Variables, copies: Copies) {
     this.name = name;
     this.#schema = schema;

@@ -1,6 +1,7 @@
 import { EventEmitter, once } from "node:events";
 import { Engine } from "cinnabar";
 import { coordinatorAuthority, type GroupDetectorOptions, joinGroup } from "cinnabar-group";
+import { implementVariables } from "cinnabar-group/variables";
 import { z } from "zod";
 import { obey, settings, tell } from "../../../../test/processes/programs/commands.ts";
 
@@ -16,11 +17,12 @@ interface Settings {
 const { listen, seeds, rank, detector } = settings<Settings>();
 const engine = await Engine.open({ listen });
 const authority = coordinatorAuthority({ seeds, joinTimeoutMs: 60_000, refreshMs: 500 });
+const variables = implementVariables();
 const group = await joinGroup("test", {
-  ...{ engine, authority, rank, onExcluded: () => tell("excluded") },
+  ...{ engine, authority, rank, serve: [variables], onExcluded: () => tell("excluded") },
   ...(detector && { detector }),
 });
-const counter = group.variable("counter", { schema: z.int(), initial: 0 });
+const counter = variables.variable(group, "counter", { schema: z.int(), initial: 0 });
 /** As they came. */
 const watched: (readonly [version: number, value: number])[] = [];
 
