@@ -1,3 +1,9 @@
+/*
+ * The room `call`: the state of one call on each side, and what ends it early; the shape of middleware.
+ * Promises: a call ends once, for one reason. Its slot, deadline and signal are given back with it.
+ * Takes: metadata and the identity of calls from `wire`, grants from `memory`.
+ */
+
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { Queued } from "../base/flow/priority-queue.ts";

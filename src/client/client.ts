@@ -1,3 +1,10 @@
+/*
+ * The room `client`: makes calls of the methods of a contract: validation, deadline, retries, middleware, streams.
+ * Promises: a call settles once, by its deadline, with a value or an `RpcError`. A call that may have run is sent
+ * again only if that is safe.
+ * Takes: the state of a call from `call`, requests and items from `session`, schemas from `contract`.
+ */
+
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { RetryBudget } from "../base/flow/retry-budget.ts";
 import { wantCurrentCall } from "../call/current-call.ts";

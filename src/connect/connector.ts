@@ -1,3 +1,11 @@
+/*
+ * The room `connect`: finds the engine behind a URL, keeps a connection to it, and picks a backend for each call.
+ * Promises: a lost connection is made again without its callers. Each attempt has a time limit. A call waits for a
+ * connection only within its deadline.
+ * Takes: sessions from `session`, ports from `fabric`, typed clients from `client`, the rules for sealing from
+ * `security`.
+ */
+
 import { fabricError, noDescriptors, peerLacksDescriptors } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";

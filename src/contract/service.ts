@@ -1,3 +1,9 @@
+/*
+ * The room `contract`: what a service promises: its methods, their schemas and declared errors.
+ * Promises: a contract is data that both sides share. It needs no module of Node, so it runs in browsers.
+ * Takes: the types of regions from `memory`, the keys of metadata from `wire`.
+ */
+
 import { assertIdentifier } from "../base/options/identifier.ts";
 import { checkedBy, fail } from "../base/options/options.ts";
 import { type AnyMethod, isMethod, type MethodBase } from "./method.ts";

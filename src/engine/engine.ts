@@ -1,3 +1,10 @@
+/*
+ * The room `engine`: composes the other rooms into an `Engine`, from `open` to `drain` and `close`.
+ * Promises: options are checked before anything opens. `close` ends within a bound and leaves nothing open.
+ * Takes: connections from `connect`, dispatch from `server`, sessions from `session`, regions from `memory`, ports
+ * from `fabric`.
+ */
+
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";

@@ -1,3 +1,11 @@
+/*
+ * The room `fabric`: ports, which send messages and move memory: over libfabric by the addon, on Node's sockets, in
+ * one process.
+ * Promises: each posted operation completes once, with a status. A message arrives whole or is reported lost. All
+ * ports behave alike.
+ * Takes: clocks, counters and errors from `base`.
+ */
+
 import type { NativeProcess } from "./libfabric/addon.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
 import type { Scheme } from "./libfabric/url.ts";

@@ -1,3 +1,10 @@
+/*
+ * The room `memory`: regions, their grants and registrations, the pool, mapped files.
+ * Promises: memory that a peer may still touch is never used again for something else. A key dies with its grant.
+ * Registrations and slabs are bounded.
+ * Takes: registration from `fabric`, the descriptors of regions from `wire`.
+ */
+
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { registerRegionClass } from "../wire/region-descriptor.ts";
 import { watchForLeak } from "./leak-watch.ts";

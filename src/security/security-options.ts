@@ -1,3 +1,10 @@
+/*
+ * The room `security`: who a peer is, what it may call, and the keys of sealed sessions.
+ * Promises: an identity is proven or absent. A sealed message opens once, and only if the peer has sealed it. No text
+ * shows a key, and keys are wiped after use.
+ * Takes: the layout of messages from `wire`, the addon's ciphers and the schemes of URLs from `fabric`.
+ */
+
 import { RpcError } from "../base/errors/rpc-error.ts";
 import {
   anything,

@@ -1,3 +1,10 @@
+/*
+ * The room `server`: admits the requests of peers, runs their handlers, and answers.
+ * Promises: each request gets one answer, whatever its handler throws. Requests that wait are bounded in number, bytes
+ * and time. A method with `replay` runs once at most.
+ * Takes: incoming calls from `call`, items from `session`, schemas from `contract`, get and put from `transfer`.
+ */
+
 import { RpcError, type RpcErrorOptions, rpcErrorFields } from "../base/errors/rpc-error.ts";
 import { callHook, isA } from "../base/errors/thrown.ts";
 import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";

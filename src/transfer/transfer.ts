@@ -1,3 +1,11 @@
+/*
+ * The room `transfer`: moves bytes between memory of this side and regions of the peer: get, put and handles.
+ * Promises: bytes move within the rights and bounds of a region, while its call is open. A transfer settles when
+ * nothing touches its memory any more.
+ * Takes: regions and registrations from `memory`, one-sided operations from `fabric`, the state of the call from
+ * `call`.
+ */
+
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions } from "../base/options/options.ts";
 import { CallPromise, callPromise } from "../call/call-operations.ts";

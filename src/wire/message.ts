@@ -1,3 +1,10 @@
+/*
+ * The room `wire`: the bytes of messages, frames, values, metadata and descriptors. docs/protocol.md specifies them.
+ * Promises: functions of bytes alone. A length is checked before it is used. Malformed bytes give a fault or a
+ * `DecodeError`, within bounds of memory and work.
+ * Takes: the type of a port from `fabric`.
+ */
+
 import { randomFillSync } from "node:crypto";
 
 /**

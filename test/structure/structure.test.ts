@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { basename, extname, join } from "node:path";
+import { basename, extname, join, posix } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { findCircles, findViolations, packagesReachedFrom } from "./support/import-direction.ts";
-import { layers, longFiles } from "./support/layers.ts";
+import { layers, longFiles, roomFiles } from "./support/layers.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** From how many lines on a file needs a reason in `longFiles`. One subject a file is the rule, not a count of lines. */
@@ -37,6 +37,41 @@ describe("timers of the process", () => {
 });
 
 const withoutComments = (text: string): string => text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, "");
+
+describe("the rooms", () => {
+  it("have a file each to open first, and so have the parts of the session", () => {
+    const rooms = new Set<string>();
+    for (const { path } of sourceFiles) {
+      const [room = "", part = ""] = path.split("/");
+      if (part !== "") rooms.add(room);
+      if (room === "session" && part !== "connection") rooms.add(`session/${part}`);
+    }
+    expect(Object.keys(roomFiles).sort()).toEqual([...rooms].sort());
+  });
+
+  it.each(Object.entries(roomFiles))("%s begins with what it is for, promises and takes", (room, first) => {
+    const text = sourceFiles.find(({ path }) => path === first)?.text ?? "";
+    const lines = (/^\/\*\n((?: \* .*\n)+) \*\//.exec(text)?.[1] ?? "").split("\n").slice(0, -1);
+    expect(lines.length).toBeLessThanOrEqual(5);
+    const comment = lines.map((line) => line.slice(3)).join(" ");
+    const [, name, takes = ""] =
+      /^The (?:room|part) `(.+?)`: .+ Promises: .+ Takes: (.+)$/.exec(comment) ?? [];
+    expect(name).toBe(room);
+    // What it takes comes from rooms that it imports.
+    const taken = [...takes.matchAll(/`([a-z/]+)`/g)].map(([, from = ""]) => from);
+    const imported = sourceFiles
+      .filter(({ path }) => path.startsWith(`${room}/`))
+      .flatMap(({ path, text }) =>
+        [...text.matchAll(/from "(\..+?)"/g)].map(([, to = ""]) => posix.join(posix.dirname(path), to)),
+      );
+    const isRoom = (from: string) => from in roomFiles || from === "session/connection";
+    expect(
+      taken.filter((from) => isRoom(from) && !imported.some((path) => path.startsWith(`${from}/`))),
+    ).toEqual([]);
+    const row = `| \`${posix.dirname(first)}/\` | \`${basename(first)}\` |`;
+    expect(readFileSync(join(root, "docs/design/layers.md"), "utf8")).toContain(row);
+  });
+});
 
 describe("the names of types", () => {
   it("belong to one declaration each", () => {

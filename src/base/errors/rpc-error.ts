@@ -1,3 +1,9 @@
+/*
+ * The room `base`: what every room uses: errors, options, clocks and deadlines, counters, queues and budgets.
+ * Promises: nothing here knows a peer. Every queue has a limit, and fake timers of a test do not stop the engine.
+ * Takes: Node.js alone. `errors` and `options` run in browsers, too.
+ */
+
 import { codeNumbers, isRpcCode, type RpcCode } from "./code.ts";
 
 /** The error that the fabric reported. */

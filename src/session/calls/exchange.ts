@@ -1,3 +1,10 @@
+/*
+ * The part `session/calls`: the calls on one session, in both directions, and the regions that requests grant.
+ * Promises: the number of a call belongs to one call at a time. Calls in flight stay within the peer's credits. All
+ * calls settle when the session ends.
+ * Takes: frames and bodies from `session/connection`, the state of calls from `call`, grants from `memory`.
+ */
+
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Clock } from "../../base/time/clock.ts";

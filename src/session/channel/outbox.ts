@@ -1,3 +1,10 @@
+/*
+ * The part `session/channel`: the numbered messages of one session, sealed or not: an outbox and an inbox.
+ * Promises: frames leave in order, many in one message, within bounds of bytes and messages. A loss is noticed; a
+ * repeated or forged message has no effect.
+ * Takes: send slots from `fabric`, the layout of messages from `wire`, ciphers from `security`.
+ */
+
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Port, SendListener } from "../../fabric/port.ts";

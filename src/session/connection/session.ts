@@ -1,3 +1,10 @@
+/*
+ * The room `session`: one conversation with one peer, from its first byte to its end. Each part is a folder.
+ * Promises: messages are taken once, in order. Hostile bytes end their own session only. All that is open settles at
+ * its end.
+ * Takes: frames from `wire`, ports from `fabric`, keys from `security`, the state of calls from `call`.
+ */
+
 import { createHash } from "node:crypto";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";

@@ -1,3 +1,10 @@
+/*
+ * The part `session/liveness`: whether the peer lives, and what is left of a session that has ended.
+ * Promises: a silent peer with open work is lost after `heartbeatMs`. A pause of this process is not taken for the
+ * peer's death. Memory that a lost peer may still touch is kept.
+ * Takes: the outbox from `session/channel`, reasons from `session/opening`, grants and quarantine from `memory`.
+ */
+
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import { stalled } from "../opening/end-reasons.ts";

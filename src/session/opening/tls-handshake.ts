@@ -1,3 +1,9 @@
+/*
+ * The part `session/opening`: TLS handshakes, the bounds of strangers, and the reasons why sessions end.
+ * Promises: keys exist only after the peer has proven its identity. Strangers take bounded places, bytes and time.
+ * Takes: TLS and the key schedule from `security`, the bytes of hellos from `wire`.
+ */
+
 import { createHash } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { networkOfAddress } from "../../fabric/host.ts";

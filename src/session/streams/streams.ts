@@ -1,3 +1,9 @@
+/*
+ * The part `session/streams`: the items of streams between the request and the answer of their call.
+ * Promises: items arrive in order and within the credits. A slow consumer slows its own sender, and no other stream.
+ * Takes: open calls from `session/calls`, frames and bodies from `session/connection`, schemas from `contract`.
+ */
+
 import { frameKind } from "../../wire/frame.ts";
 import { Exchange } from "../calls/exchange.ts";
 import type { SessionContext } from "../connection/context.ts";
