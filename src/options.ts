@@ -3,7 +3,7 @@
 // The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function. For
 // packages that build on Cinnabar it also has the checker of option objects and the validation by a schema.
 
-export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export type { EngineLimits, LimitOptions, SettableLimit } from "./base/flow/engine-limits.ts";
 export { memoryShare } from "./base/flow/engine-limits.ts";
 export type { WindowOptions } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";

@@ -2,8 +2,10 @@ import {
   defaultMemoryBytes,
   deriveLimits,
   type EngineLimits,
+  type LimitOptions,
   leastMemoryBytes,
   processMemory,
+  type SettableLimit,
 } from "../base/flow/engine-limits.ts";
 import type { Logger } from "../base/observe/call-log.ts";
 import {
@@ -111,8 +113,8 @@ export interface EngineOptionsOf<E> {
    * for each call and side. Default true.
    */
   readonly measureLatency?: boolean | undefined;
-  /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
-  readonly limits?: { readonly [K in keyof EngineLimits]?: EngineLimits[K] | undefined } | undefined;
+  /** Limits of memory, requests and sessions. They derive from one budget, `memoryBytes`; `engine.limits` has them all. */
+  readonly limits?: LimitOptions | undefined;
   /**
    * Admission control: how many handlers of all services run at once, and which requests wait. Default: no limit, so
    * no request waits.
@@ -137,30 +139,24 @@ export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
   ) as unknown as EngineSettings;
 }
 
-/** The range of each limit. A lower value works for no program; a higher one has no effect. */
+/** The range of each limit that can be set. A lower value works for no program; a higher one has no effect. */
 const limitFields = {
   memoryBytes: integer(leastMemoryBytes, Number.MAX_SAFE_INTEGER),
   maxBodyBytes: integer(1024, 0xffff_ffff),
   maxValueBytes: integer(64 * 1024, mostHeapBytes),
-  maxDecodedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
   maxPullBytes: integer(1024, Number.MAX_SAFE_INTEGER),
   maxOfferBytes: integer(1024, Number.MAX_SAFE_INTEGER),
   maxBodyStallMs: milliseconds({ low: 100 }),
-  maxStreamBytes: integer(8192, Number.MAX_SAFE_INTEGER),
   // The slots of control methods follow.
   maxRequests: integer(1, 2 ** 20 - builtinSlots),
   maxRequestsInAll: integer(1, 1_000_000_000),
-  maxQueuedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
-  maxQueuedBytesInAll: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
-  maxConnections: integer(1, 1_000_000),
   maxIdleConnectionMs: milliseconds({ low: 100 }),
   maxSessions: integer(1, 1_000_000),
   maxSessionsByPeer: integer(1, 1_000_000),
   maxPoolBytes: integer(4096, Number.MAX_SAFE_INTEGER),
   maxReplayCalls: integer(1, 10_000_000),
-  maxReplayBytes: integer(1024, Number.MAX_SAFE_INTEGER),
   maxReplayMs: milliseconds({ low: 1 }),
-} satisfies FieldsOf<EngineLimits>;
+} satisfies FieldsOf<Pick<EngineLimits, SettableLimit>>;
 
 /** The options that are plain values. */
 const settingFields = {

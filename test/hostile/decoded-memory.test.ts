@@ -71,7 +71,9 @@ describe("requests that become much memory", () => {
 
   it("together hold no more than their peer's share, leave a share to others, and give it back", async () => {
     const maxDecodedBytes = 16_000_000;
-    const victim = await Victim.open({ limits: { maxDecodedBytes, maxValueBytes: 4_000_000 } });
+    const victim = await Victim.open({
+      limits: { memoryBytes: 10 * maxDecodedBytes, maxValueBytes: 4_000_000 },
+    });
     // About 1.4 MB each.
     const body = bomb(18_000, emptyMap);
     using first = await Attacker.at(victim.url);
@@ -118,7 +120,7 @@ describe("service tables that become much memory", () => {
 
   it("end the sessions of peers without room, and count for as long as the others live", async () => {
     const maxDecodedBytes = 64_000_000;
-    const victim = await Victim.open({ limits: { maxDecodedBytes } });
+    const victim = await Victim.open({ limits: { memoryBytes: 10 * maxDecodedBytes } });
     const body = Uint8Array.from(encode(table(4096, 15)));
     const attackers = await Promise.all(Array.from({ length: 20 }, () => Attacker.at(victim.url)));
     for (const attacker of attackers) {

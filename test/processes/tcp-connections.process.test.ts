@@ -86,11 +86,12 @@ describe("a tcp server with hostile connections", () => {
   });
 
   it("bounds how many there are, and ends those of nobody that are idle", async () => {
-    const limits = { maxConnections: 40, maxIdleConnectionMs: 500 };
+    // 64 sessions, and twice as many connections.
+    const limits = { memoryBytes: 64 * 1024 * 1024, maxIdleConnectionMs: 500 };
     const { port, connections, expectUnharmed } = await startVictim({ limits });
     const lines: Line[] = [];
     for (let i = 0; i < 200; i++) lines.push(await line(port, greeting(firstPort + i)));
-    await until(() => lines.filter(({ open }) => open).length <= 40);
+    await until(() => lines.filter(({ open }) => open).length <= 128);
     await until(() => lines.every(({ open }) => !open));
     await until(async () => (await connections())?.open === 1);
     expect(await connections()).toMatchObject({ evicted: 200, malformed: 0, refused: 0 });

@@ -12,6 +12,7 @@ import {
 } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { leastMemoryBytes } from "../../src/base/flow/engine-limits.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { type Deferred, deferred, failure, until } from "../matrix/wait.ts";
@@ -136,11 +137,12 @@ describe.each(transports)("streams of one session over $name", (provider) => {
   it("get smaller windows when the budget is spent, and still work", async () => {
     const feeder = new Feeder();
     const { api, client } = await pair(provider, [feeder.implementation], {
-      client: { limits: { maxStreamBytes: 1024 * 1024 } },
+      client: { limits: { memoryBytes: leastMemoryBytes } },
     });
     const feed = api(Feed);
     const stalled = Array.from({ length: 50 }, () => feed.pieces());
-    expect(client.stats().streamBytes).toBeLessThanOrEqual(1024 * 1024);
+    expect(client.limits.maxStreamBytes).toBe(Math.floor(leastMemoryBytes / 40));
+    expect(client.stats().streamBytes).toBeLessThanOrEqual(client.limits.maxStreamBytes);
     expect(await read(feed, 3000)).toBe(3000);
     for (const stream of stalled) stream.cancel();
     await until(() => client.stats().streamBytes === 0, "the budget");

@@ -3,9 +3,9 @@ import { getHeapStatistics } from "node:v8";
 
 /**
  * Limits of the resources that an engine holds for itself and for its peers. All are finite. Limits of memory derive
- * from `memoryBytes`, so that their sum is within it. Each can be set: then it applies as it is, the others stay, and
- * the sum may exceed `memoryBytes`. The defaults below are those with a budget of 10 GiB. That is the default budget
- * with a heap limit of 4 GiB on a machine of 20 GiB or more.
+ * from `memoryBytes`, so that their sum is within it. Some can be set (`LimitOptions`): then such a limit applies as it
+ * is, and the sum may exceed `memoryBytes`. The defaults below are those with a budget of 10 GiB. That is the default
+ * budget with a heap limit of 4 GiB on a machine of 20 GiB or more.
  */
 export interface EngineLimits {
   /**
@@ -108,6 +108,25 @@ export interface EngineLimits {
    */
   readonly maxReplayMs: number;
 }
+
+/**
+ * The limits that can be set. `memoryBytes`, `maxBodyBytes`, `maxRequests`, `maxSessions` and `maxPoolBytes` suffice for
+ * most engines (docs/guide/limits.md). The limits on decoded inputs, windows of streams, frames that wait to be sent and
+ * kept answers are shares of `memoryBytes` alone, and that on connections is twice `maxSessions` or more.
+ */
+export type LimitOptions = {
+  readonly [K in SettableLimit]?: EngineLimits[K] | undefined;
+};
+
+export type SettableLimit = Exclude<
+  keyof EngineLimits,
+  | "maxDecodedBytes"
+  | "maxStreamBytes"
+  | "maxQueuedBytes"
+  | "maxQueuedBytesInAll"
+  | "maxConnections"
+  | "maxReplayBytes"
+>;
 
 /** The part of `maxDecodedBytes` that each peer may always hold. */
 export const leastDecodedBytes = 64 * 1024;
