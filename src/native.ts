@@ -1,6 +1,7 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/native`: the parts of the addon for packages that build on Cinnabar. No engine is needed.
+// The entry `cinnabar/native`: the parts of the addon, and the lock of a socket's file, for packages that build on
+// Cinnabar. No engine is needed.
 
 import type { FileAddon } from "./fabric/libfabric/file-addon.ts";
 import { addonIfThere } from "./fabric/libfabric/libfabric.ts";
@@ -10,6 +11,7 @@ export type { FileAddon } from "./fabric/libfabric/file-addon.ts";
 export type { NativeError } from "./fabric/libfabric/native-error.ts";
 export type { PageAddon } from "./fabric/libfabric/page-addon.ts";
 export { type QueuePairAddon, queuePairEvent, queuePairWork } from "./fabric/libfabric/queue-pair-addon.ts";
+export { SocketFile } from "./fabric/net/socket-file.ts";
 export {
   type QueuePairFailure,
   queuePairAddon,

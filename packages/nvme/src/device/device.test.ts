@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, open, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { BlockDevice } from "./block-device.ts";
 import { openFileDevice } from "./file-device.ts";
@@ -229,6 +231,34 @@ describe("a device on a file", () => {
     expect(existsSync(path)).toBe(false);
     await expect(openFileDevice("/dev/cinnabar-none", { bytes: 4096 })).rejects.toMatchObject({ code: "io" });
     expect(existsSync("/dev/cinnabar-none")).toBe(false);
+  });
+
+  it("finds the size of a block special file, and trims it by its driver", async (context) => {
+    const path = newFile();
+    await writeFile(path, Buffer.alloc(mib));
+    const { stdout, error } = await promisify(execFile)("losetup", ["--find", "--show", path]).then(
+      (result) => ({ ...result, error: "" }),
+      (reason: Error) => ({ stdout: "", error: reason.message.trim() }),
+    );
+    if (error !== "") return context.skip(`this process may not make a loop device: ${error}`);
+    const disk = stdout.trim();
+    try {
+      await expect(openFileDevice(disk, { bytes: 2 * mib })).rejects.toThrow(
+        `openFileDevice: bytes must be the size of ${disk}, 1048576, or less, it is 2097152`,
+      );
+      await using device = await openFileDevice(disk);
+      expect(device).toMatchObject({ bytes: mib, trimsToZero: false });
+      await expect(openFileDevice(disk)).rejects.toMatchObject({ code: "in_use" });
+      await device.write(0, stamped(mib, 1));
+      const full = await spaceOf(path, device);
+      await device.trim(0, mib / 2);
+      // The driver of loop devices frees, and zeroes are there.
+      expect(await device.compare(0, Buffer.alloc(mib / 2))).toBe(true);
+      expect(await spaceOf(path, device)).toBeLessThanOrEqual(full - mib / 2);
+      expect(await device.extents(0, mib)).toEqual([{ bytes: mib, kind: "data" }]);
+    } finally {
+      await promisify(execFile)("losetup", ["--detach", disk]);
+    }
   });
 
   it("has its file alone, or shares it with others that say so", async () => {

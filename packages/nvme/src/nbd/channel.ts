@@ -3,6 +3,9 @@ import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
 import type { TlsUpgrade } from "./tls-upgrade.ts";
 
+/** What a connection may hold unread in its handshake. The longest option is read in any case. */
+const maxUnreadBytes = 16 * 1024;
+
 /** The bytes of a connection, which TLS may take over in its middle. */
 export class Channel {
   readonly #socket: Duplex;
@@ -14,7 +17,7 @@ export class Channel {
   constructor(socket: Duplex, upgrade: TlsUpgrade | undefined) {
     this.#socket = socket;
     this.#upgrade = upgrade;
-    this.#reader = new ByteReader(socket);
+    this.#reader = new ByteReader(socket, maxUnreadBytes);
     this.#writer = new ByteWriter(socket);
   }
 
@@ -44,7 +47,7 @@ export class Channel {
       this.#socket.destroy();
       return false;
     }
-    this.#reader = new ByteReader(secured);
+    this.#reader = new ByteReader(secured, maxUnreadBytes);
     this.#writer = new ByteWriter(secured);
     this.#isSecured = true;
     return true;

@@ -1,3 +1,4 @@
+import { setImmediate as turn } from "node:timers/promises";
 import type { BlockDevice } from "../device/block-device.ts";
 import type { Channel } from "./channel.ts";
 import {
@@ -32,13 +33,16 @@ export class Handshake {
   readonly #channel: Channel;
   readonly #device: BlockDevice;
   readonly #name: string;
+  readonly #admit: () => boolean;
   #isStructured = false;
   #hasAllocation = false;
 
-  constructor(channel: Channel, device: BlockDevice, name: string) {
+  /** @param admit takes a place among the connections; false: there is none */
+  constructor(channel: Channel, device: BlockDevice, name: string, admit: () => boolean) {
     this.#channel = channel;
     this.#device = device;
     this.#name = name;
+    this.#admit = admit;
   }
 
   /** Resolves when the client goes on to transmission; to undefined where the connection is to end. */
@@ -60,11 +64,12 @@ export class Handshake {
       const number = head.readUInt32BE(8);
       const bytes = head.readUInt32BE(12);
       if (bytes > maxOptionBytes) return undefined;
-      const data = Buffer.alloc(bytes);
-      if (!(await channel.reader.readInto(data))) return undefined;
+      const data = bytes === 0 ? Buffer.alloc(0) : await channel.reader.readRest(bytes);
+      if (data === undefined) return undefined;
       if (number === option.exportName) {
         // The option has no form of an error.
         if (channel.tls === "required" || !this.#isExport(data.toString("utf8"))) return undefined;
+        if (!this.#admit()) return undefined;
         const zeroes = (clientFlags & handshakeFlag.noZeroes) === 0 ? 124 : 0;
         channel.writer.write([Buffer.concat([this.#sizeAndFlags(), Buffer.alloc(zeroes)])]);
         return this.#agreement();
@@ -73,6 +78,9 @@ export class Handshake {
       if (step === "end") return undefined;
       if (step === "go") return this.#agreement();
       if (step === "tls" && !(await channel.startTls())) return undefined;
+      // A client that does not read its answers gets no more of them, and one that floods options lets others run.
+      await channel.writer.flushed();
+      await turn();
     }
   }
 
@@ -120,7 +128,7 @@ export class Handshake {
     return "tls";
   }
 
-  #describe(number: number, data: Buffer): "next" | "go" {
+  #describe(number: number, data: Buffer): "next" | "go" | "end" {
     const fields = new Fields(data);
     const name = fields.text();
     const count = fields.uint16();
@@ -129,6 +137,10 @@ export class Handshake {
       return this.#refuse(number, optionReply.invalid, "the lengths in the option do not fit its length");
     if (!this.#isExport(name))
       return this.#refuse(number, optionReply.unknown, "this server has no export of that name");
+    if (number === option.go && !this.#admit()) {
+      this.#refuse(number, optionReply.policy, "this server serves as many connections as it may");
+      return "end";
+    }
     this.#reply(number, optionReply.info, Buffer.concat([uint16(info.export), this.#sizeAndFlags()]));
     if (wanted.includes(info.name))
       this.#reply(number, optionReply.info, Buffer.concat([uint16(info.name), Buffer.from(this.#name)]));

@@ -1,12 +1,14 @@
 import { once } from "node:events";
-import { lstat, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
+import { link, lstat, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Duplex } from "node:stream";
 import { afterEach, describe, expect, it } from "vitest";
 import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
+import { FakeSocket } from "../fake-socket.test-support.ts";
 import {
   contextMessage,
   goMessage,
@@ -17,7 +19,7 @@ import {
   requestMessage,
   uint32,
 } from "./nbd-client.test-support.ts";
-import { type NbdOptions, type NbdServer, serveNbd } from "./nbd-server.ts";
+import { type NbdOptions, type NbdServer, nbdConnection, serveNbd } from "./nbd-server.ts";
 import { command, errno, option, optionReply } from "./protocol.ts";
 
 const mib = 1024 * 1024;
@@ -32,6 +34,19 @@ async function serve(device: BlockDevice = memoryDevice({ bytes }), options: Nbd
   const server = await serveNbd(device, options);
   servers.push(server);
   return { device, server, uri: server.uri };
+}
+
+/** A socket whose peer takes nothing of what is written. */
+class UnreadSocket extends Duplex {
+  #untaken: (error: Error) => void = () => {};
+  override _read(): void {}
+  override _write(_part: Buffer, _encoding: string, done: (error: Error) => void): void {
+    this.#untaken = done;
+  }
+  override _destroy(_error: Error | null, done: () => void): void {
+    this.#untaken(new Error("the peer has gone"));
+    done();
+  }
 }
 
 /** A device of which one operation is another. */
@@ -525,13 +540,74 @@ describe("clients that are silent or slow", () => {
   });
 
   it("are turned away when there are as many as may be", async () => {
-    const { uri } = await serve(nullDevice({ bytes }), { maxConnections: 1 });
+    const { uri, server } = await serve(nullDevice({ bytes }), { maxConnections: 1 });
     const first = await NbdClient.open(uri);
     const second = await NbdClient.connect(uri);
     await second.greet();
+    // Questions are answered, and take no place.
+    second.send(goMessage("disk", [], option.info));
+    await second.acknowledged();
     second.send(goMessage("disk"));
+    expect(await second.optionReply()).toMatchObject({
+      type: optionReply.policy,
+      data: Buffer.from("this server serves as many connections as it may"),
+    });
     await second.ended();
+    const third = await NbdClient.connect(uri);
+    await third.greet();
+    third.send(optionMessage(option.exportName, Buffer.from("disk")));
+    await third.ended();
     expect(await first.errorOf({ type: command.flush })).toBe(0);
+    await expect.poll(() => server.stats()).toMatchObject({ open: 1, inHandshake: 0, refused: 2 });
+    first.socket.destroy();
+    await expect.poll(() => server.stats().open).toBe(0);
+    expect(await (await NbdClient.open(uri)).errorOf({ type: command.flush })).toBe(0);
+  });
+
+  it("hold little memory where they flood options and read no answer", async () => {
+    const socket = new UnreadSocket().on("error", () => {}); // "close" follows
+    const connection = nbdConnection(socket, nullDevice({ bytes }), {
+      ...{ name: "d".repeat(1024), maxBytes: mib, admit: () => true },
+      counts: { reads: 0, writes: 0, others: 0, failed: 0 },
+    });
+    const run = connection.run();
+    socket.push(uint32(3));
+    const flood = Buffer.concat(Array.from({ length: 2000 }, () => goMessage("", [1, 3], option.info)));
+    let pushed = 0;
+    // A socket that is paused has a full buffer of its own, and the kernel's.
+    for (let round = 0; round < 200; round++) {
+      if (socket.readableFlowing !== false || round === 0) {
+        socket.push(flood);
+        pushed++;
+      }
+      await new Promise(setImmediate);
+    }
+    expect(pushed).toBeLessThan(4);
+    // One option is answered at a time.
+    expect(socket.writableLength).toBeLessThan(8192);
+    socket.destroy();
+    await run;
+  });
+
+  it("let others run where they flood options and read all answers", async () => {
+    const socket = new FakeSocket();
+    const connection = nbdConnection(socket, nullDevice({ bytes }), {
+      ...{ name: "disk", maxBytes: mib, admit: () => true },
+      counts: { reads: 0, writes: 0, others: 0, failed: 0 },
+    });
+    const run = connection.run();
+    let turns = 0;
+    let isOver = false;
+    void (async () => {
+      for (; !isOver; turns++) await new Promise(setImmediate);
+    })();
+    const options = 500;
+    socket.push(uint32(3));
+    socket.push(Buffer.concat(Array.from({ length: options }, () => goMessage("", [1, 3], option.info))));
+    socket.push(optionMessage(option.abort));
+    await run;
+    isOver = true;
+    expect(turns).toBeGreaterThanOrEqual(options - 1);
   });
 });
 
@@ -568,6 +644,52 @@ describe("serving", () => {
     }
   });
 
+  it("begins once at a path, also where several start together at the socket of a server that died", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "cinnabar-nbd-test-"));
+    try {
+      for (let round = 0; round < 20; round++) {
+        const path = join(folder, `${round}.sock`);
+        const dead = createServer().listen(join(folder, "dead"));
+        await once(dead, "listening");
+        await link(join(folder, "dead"), path);
+        await new Promise((resolve) => dead.close(resolve));
+        const started = await Promise.allSettled(
+          Array.from({ length: 4 }, () => serveNbd(nullDevice({ bytes }), { path })),
+        );
+        const up = started.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+        servers.push(...up);
+        expect(up.length).toBe(1);
+        for (const one of started)
+          if (one.status === "rejected")
+            expect(one.reason.message).toMatch(/^serveNbd: cannot listen: EADDRINUSE/);
+        const client = await NbdClient.open(`nbd+unix:///disk?socket=${path}`);
+        expect(await client.errorOf({ type: command.flush })).toBe(0);
+      }
+      for (const server of servers.splice(0)) await server.close();
+      expect(await readdir(folder)).toEqual([]);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it("asks whether a silent client of TCP is still there", async () => {
+    const { uri } = await serve(nullDevice({ bytes }), { port: 0 });
+    const port = Number(new URL(uri.replace("nbd:", "http:")).port);
+    const socket = connect(port, "127.0.0.1");
+    await once(socket, "data"); // the greeting
+    const local = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+    /** The timer of the server's side of the connection: 2 is that of keep-alive. */
+    const timer = async () => {
+      const lines = (await readFile("/proc/net/tcp", "utf8"))
+        .split("\n")
+        .map((line) => line.trim().split(/\s+/));
+      return lines.find(([, own = "", , state]) => own.endsWith(local) && state === "01")?.[5]?.split(":")[0];
+    };
+    // The timer of the greeting's acknowledgement comes first.
+    await expect.poll(timer).toBe("02");
+    socket.destroy();
+  });
+
   it("listens at a TCP port of the loopback where it is told to", async () => {
     const { uri } = await serve(nullDevice({ bytes }), { port: 0, name: "a disk" });
     expect(uri).toMatch(/^nbd:\/\/127\.0\.0\.1:\d+\/a%20disk$/);
@@ -576,6 +698,7 @@ describe("serving", () => {
   it.each<[object, string]>([
     [{ host: "::1" }, "serveNbd: give path for a Unix socket, or port, with host if you like"],
     [{ path: "/x", port: 1 }, "serveNbd: give path for a Unix socket, or port, with host if you like"],
+    [{ path: `/${"x".repeat(93)}` }, "serveNbd: path must be"],
     [{ maxConnections: 0 }, "serveNbd: maxConnections must be an integer from 1 to 65536, it is 0"],
   ])("refuses %j", async (options, message) => {
     await expect(serveNbd(nullDevice({ bytes }), options)).rejects.toThrow(message);

@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import { type Field, integer, resolveNested, resolveOptions, text } from "cinnabar/options";
 import type { BlockDevice } from "../device/block-device.ts";
+import { maxHeldBytes } from "../socket/byte-reader.ts";
 import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
 import { type Connection, SocketServer } from "../socket/socket-server.ts";
 import { Channel } from "./channel.ts";
@@ -35,10 +36,13 @@ const upgrade: Field<TlsUpgrade> = {
   resolve: (where, name, value) => new TlsUpgrade(where, resolveNested(where, name, value, tlsFields)),
 };
 
+/** A socket's name has 107 bytes in Linux. It is made in a folder beside the path, with 14 more. */
+const maxPathBytes = 93;
+
 const fields = {
   ...limitFields,
   name: text(1, maxNameBytes / 4),
-  path: text(1, 107),
+  path: text(1, maxPathBytes),
   port: integer(0, 65_535),
   host: text(1, 255),
   tls: upgrade,
@@ -139,13 +143,17 @@ export function nbdConnection(
       return channel.reader.isWithinMessage || channel.writer.isPending;
     },
     async run() {
-      const agreement = await new Handshake(channel, device, options.name).run();
-      if (agreement !== undefined && options.admit()) {
+      const agreement = await new Handshake(channel, device, options.name, options.admit).run();
+      if (agreement !== undefined) {
+        channel.reader.maxHeldBytes = maxHeldBytes;
         transmission = new Transmission(channel.reader, channel.writer, device, agreement, options);
         await transmission.run();
       }
       await channel.writer.end();
     },
-    end: () => transmission?.end(),
+    end() {
+      if (transmission === undefined) socket.destroy();
+      else transmission.end();
+    },
   };
 }

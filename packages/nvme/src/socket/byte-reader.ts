@@ -1,10 +1,12 @@
 import type { Duplex } from "node:stream";
 
-/** Beyond this limit, the socket is not read until the caller takes bytes. */
-const maxHeldBytes = 256 * 1024;
+/** What a connection past its handshake may hold. */
+export const maxHeldBytes = 256 * 1024;
 
 /** The bytes of a socket, taken in messages. One reader at a time. */
 export class ByteReader {
+  /** Beyond this limit, the socket is not read until the caller takes bytes. */
+  maxHeldBytes: number;
   readonly #socket: Duplex;
   readonly #chunks: Buffer[] = [];
   /** How much of the first chunk was taken. */
@@ -17,8 +19,9 @@ export class ByteReader {
   /** The bytes that are read are the rest of a message: its head was read before. */
   #isWithinBody = false;
 
-  constructor(socket: Duplex) {
+  constructor(socket: Duplex, most = maxHeldBytes) {
     this.#socket = socket;
+    this.maxHeldBytes = most;
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
   }
 
@@ -107,7 +110,7 @@ export class ByteReader {
     this.#chunks.push(chunk);
     this.#held += chunk.length;
     if (this.#held >= this.#wanted) this.#awaken();
-    if (this.#held >= maxHeldBytes && this.#wake === undefined) {
+    if (this.#held >= this.maxHeldBytes && this.#wake === undefined) {
       this.#isPaused = true;
       this.#socket.pause();
     }
@@ -175,6 +178,6 @@ export class ByteReader {
       this.#taken -= first.length;
       this.#chunks.shift();
     }
-    if (this.#held < maxHeldBytes / 2) this.#resume();
+    if (this.#held < this.maxHeldBytes / 2) this.#resume();
   }
 }

@@ -1,8 +1,9 @@
 import { once } from "node:events";
-import { chmod, lstat, mkdtemp, rm, unlink } from "node:fs/promises";
-import { connect, createServer, type ListenOptions, type Server, type Socket } from "node:net";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { SocketFile } from "cinnabar/native";
 import type { Complete } from "cinnabar/options";
 import {
   ConnectionBounds,
@@ -38,6 +39,9 @@ export interface Address {
   readonly port?: number;
 }
 
+/** After so much silence TCP asks whether the peer is there. It has ten seconds then. */
+const keepAliveMs = 60_000;
+
 /** Listens, bounds connections, and ends them. */
 export class SocketServer {
   readonly #server: Server;
@@ -48,6 +52,7 @@ export class SocketServer {
   readonly #ends = new Set<() => void>();
   /** A folder that this server made for its socket. */
   #folder: string | undefined;
+  #file: SocketFile | undefined;
   #closed: Promise<void> | undefined;
   #runs = new Set<Promise<void>>();
 
@@ -71,7 +76,7 @@ export class SocketServer {
     { path, host, port }: Address,
   ): Promise<string | { host: string; port: number }> {
     if (port !== undefined) {
-      await this.#listen(where, { host: host ?? "127.0.0.1", port });
+      await withReason(where, this.#listen({ host: host ?? "127.0.0.1", port }));
       const address = this.#server.address();
       if (address === null || typeof address === "string")
         throw new Error(`${where}: the server has no port`);
@@ -79,10 +84,12 @@ export class SocketServer {
     }
     if (path === undefined) this.#folder = await mkdtemp(join(tmpdir(), "cinnabar-nvme-"));
     const socketPath = path ?? join(this.#folder as string, "disk.sock");
-    await removeStale(socketPath);
-    await this.#listen(where, { path: socketPath });
     // A user that may open the socket may use the disk.
-    await chmod(socketPath, 0o600);
+    const { file } = await withReason(
+      where,
+      SocketFile.listen(socketPath, (at) => this.#listen({ path: at })),
+    );
+    this.#file = file;
     return socketPath;
   }
 
@@ -91,19 +98,16 @@ export class SocketServer {
     return this.#closed;
   }
 
-  async #listen(where: string, options: ListenOptions): Promise<void> {
+  async #listen(options: ListenOptions): Promise<Server> {
     this.#server.listen(options);
-    try {
-      await once(this.#server, "listening");
-    } catch (cause) {
-      const { message } = cause as Error;
-      throw new Error(`${where}: cannot listen: ${message}`, { cause });
-    }
+    await once(this.#server, "listening");
     this.#server.on("error", () => {}); // one connection was not accepted; the next one may be
+    return this.#server;
   }
 
   async #close(): Promise<void> {
     const isClosed = this.#server.listening ? once(this.#server, "close") : undefined;
+    this.#file?.remove();
     this.#server.close();
     for (const end of this.#ends) end();
     await Promise.all(this.#runs);
@@ -114,6 +118,8 @@ export class SocketServer {
   #accept(socket: Socket): void {
     socket.on("error", () => {}); // "close" follows
     socket.setNoDelay(true);
+    // A client whose machine is gone would keep its place for ever: a silent one is not asked for anything.
+    socket.setKeepAlive(true, keepAliveMs);
     const bounded = this.#bounds.begin(() => socket.destroy());
     const admit = () => {
       if (!bounded.admit()) return false;
@@ -140,19 +146,12 @@ export class SocketServer {
   }
 }
 
-/**
- * Removes the socket of a process that ended without doing so. A socket with a listening process stays, as any other
- * file.
- */
-async function removeStale(path: string): Promise<void> {
-  const stat = await lstat(path).catch(() => undefined);
-  if (!stat?.isSocket()) return;
-  const socket = connect(path);
+async function withReason<T>(where: string, listening: Promise<T>): Promise<T> {
   try {
-    await once(socket, "connect");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ECONNREFUSED") await unlink(path);
-  } finally {
-    socket.destroy();
+    return await listening;
+  } catch (cause) {
+    const { message, code = "" } = cause as NodeJS.ErrnoException;
+    const reason = message.includes(code) ? message : `${code}: ${message}`;
+    throw new Error(`${where}: cannot listen: ${reason}`, { cause });
   }
 }
