@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -11,6 +11,7 @@ import {
   fio,
   isGuest,
   mib,
+  mounted,
   run,
   targetHosts,
   useFileSystem,
@@ -165,5 +166,56 @@ describe.skipIf(!isGuest)("Linux as client of NBD", () => {
     } finally {
       await run("nbd-client", "-d", "/dev/nbd0");
     }
+  });
+});
+
+describe.skipIf(!isGuest)("fstrim of Linux", () => {
+  /** Space of the file behind the disk, in bytes. */
+  const spaceOf = async () => 512 * (await stat(join(folder, "disk.img"))).blocks;
+
+  async function trimmed(disk: string): Promise<void> {
+    await run("mkfs.ext4", "-q", "-F", disk);
+    const sizes = { made: await spaceOf(), full: 0, trimmed: 0 };
+    await mounted(disk, mountPoint, async () => {
+      await run(
+        "dd",
+        "if=/dev/urandom",
+        `of=${join(mountPoint, "data")}`,
+        "bs=1M",
+        "count=100",
+        "conv=fsync",
+      );
+      sizes.full = await spaceOf();
+      await run("rm", join(mountPoint, "data"));
+      await run("fstrim", mountPoint);
+      sizes.trimmed = await spaceOf();
+    });
+    await run("e2fsck", "-fn", disk);
+    console.log(JSON.stringify(sizes));
+    expect(sizes.full).toBeGreaterThan(100 * mib);
+    expect(sizes.trimmed).toBeLessThan(sizes.full - 90 * mib);
+  }
+
+  it("gives the space of a file back over NBD", async () => {
+    await using device = await onFile();
+    const path = join(folder, "nbd.sock");
+    await using _server = await serveNbd(device, { path });
+    await run("nbd-client", "-unix", path, "/dev/nbd0", "-name", "disk");
+    try {
+      await trimmed("/dev/nbd0");
+    } finally {
+      await run("nbd-client", "-d", "/dev/nbd0");
+    }
+  });
+
+  it("gives the space of a file back over NVMe/TCP", async () => {
+    const nqn = "nqn.2026-11.test:trimmed";
+    await using device = await onFile();
+    await using target = await NvmeTarget.listen({
+      subsystems: [{ nqn, namespaces: [device], hosts: "any" }],
+      port: 0,
+    });
+    await using host = await connect(nqn, [target.address.port]);
+    await trimmed(host.disk);
   });
 });
