@@ -19,6 +19,11 @@ import {
 
 /** Reads and writes go to the device in pieces of at most this length, so that a long one takes no more memory. */
 const pieceBytes = 256 * 1024;
+/**
+ * Memory of pieces, of all connections of the process. It is kept for two connections with as much under way as they may
+ * have: new memory costs a long read two thirds of its processor time.
+ */
+const buffers = new SpareBuffers(8 * 1024 * 1024);
 /** Requests of one connection that are under way. The connection is not read while there are as many. */
 const maxRequests = 256;
 /** The longest part of a disk whose status one answer reports. */
@@ -65,7 +70,6 @@ export class Transmission {
   readonly #counts: RequestCounts;
   /** Memory of pieces. */
   readonly #memory: Credit;
-  readonly #buffers = new SpareBuffers();
   readonly #requests = new Credit(maxRequests);
   /** The answer that is sent in parts. No other answer may come between the parts. */
   #exclusive: Promise<void> | undefined;
@@ -404,12 +408,12 @@ export class Transmission {
   /** Memory for a piece of data, with `moreBytes` that are only counted. The taker releases both. */
   #pieceOf(bytes: number, moreBytes = 0): Buffer | Promise<Buffer> {
     const turn = this.#memory.take(bytes + moreBytes);
-    return turn === undefined ? this.#buffers.take(bytes) : turn.then(() => this.#buffers.take(bytes));
+    return turn === undefined ? buffers.take(bytes) : turn.then(() => buffers.take(bytes));
   }
 
   #release(piece: Buffer, moreBytes = 0): void {
     this.#memory.giveBack(piece.length + moreBytes);
-    this.#buffers.giveBack(piece);
+    buffers.giveBack(piece);
   }
 
   /** Sends parts when no answer is being sent in parts. */

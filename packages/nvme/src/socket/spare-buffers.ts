@@ -1,11 +1,14 @@
-/** More than this is not kept. */
-const maxBytes = 256 * 1024;
-
-/** Buffers of a connection that are used again: the memory of a new one costs as much as a short command. */
+/** Buffers that are used again: the memory of a new one costs as much as a short command. */
 export class SpareBuffers {
+  readonly #maxBytes: number;
   /** By their length. */
   readonly #spare = new Map<number, Buffer[]>();
   #bytes = 0;
+
+  /** @param maxBytes more than this is not kept */
+  constructor(maxBytes = 256 * 1024) {
+    this.#maxBytes = maxBytes;
+  }
 
   /** A buffer with any content. The caller gives it back, or keeps it. */
   take(bytes: number): Buffer {
@@ -18,8 +21,8 @@ export class SpareBuffers {
   /** Takes a buffer that no other code has any more. */
   giveBack(buffer: Buffer): void {
     const bytes = buffer.length;
-    if (bytes === 0 || bytes > maxBytes) return;
-    if (this.#bytes + bytes > maxBytes) {
+    if (bytes === 0 || bytes > this.#maxBytes) return;
+    if (this.#bytes + bytes > this.#maxBytes) {
       // Other lengths are wanted now than before.
       this.#spare.clear();
       this.#bytes = 0;
