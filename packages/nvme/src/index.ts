@@ -28,6 +28,7 @@ export type { NbdTlsOptions } from "./nbd/tls-upgrade.ts";
 export type { NvmeAccess } from "./nvme/access.ts";
 export type { NvmeAdmittedHost } from "./nvme/admitted-hosts.ts";
 export {
+  type NvmeAdvertisedAddress,
   type NvmeSubsystem,
   NvmeTarget,
   type NvmeTargetBase,

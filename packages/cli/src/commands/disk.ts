@@ -58,6 +58,8 @@ it. It never overwrites a file.
                         shorter one gets longer. Default: the size of FILE.
   --block SIZE          The smallest unit of reads and writes. Default: 4096.
   --read-only           The disk takes no writes.
+  --advertise HOST:PORT The address of NVMe/TCP that the discovery service gives to
+                        hosts. Repeatable. Default: the one that they have reached.
   --max-connections N   How many connections each address takes. Each queue of a host
                         is one, and so is each connection of NBD. Default: 256.
   --max-io-queues N     How many queues for reads and writes a host of NVMe may have,
@@ -82,6 +84,7 @@ const options = {
   bytes: { type: "string" },
   block: { type: "string" },
   "read-only": { type: "boolean", default: false },
+  advertise: { type: "string", multiple: true, default: [] as string[] },
   "max-connections": { type: "string" },
   "max-io-queues": { type: "string" },
   shared: { type: "boolean", default: false },
@@ -146,6 +149,8 @@ interface Plan {
   readonly nqn: string;
   readonly bytes: number | undefined;
   readonly blockBytes: number | undefined;
+  /** Undefined where each host gets the address that it has reached. */
+  readonly advertise: readonly Address[] | undefined;
   /** Undefined where the package's own limit holds. */
   readonly maxConnections: number | undefined;
   readonly maxIoQueues: number | undefined;
@@ -166,7 +171,7 @@ interface Served {
 
 /** @throws UsageError, or CommandError for files that cannot be read. */
 function planOf(file: string, values: Values): Plan {
-  const nvme = (["nvme-tcp", "nvme-rdma"] as const).map((option) =>
+  const nvme = (["nvme-tcp", "nvme-rdma", "advertise"] as const).map((option) =>
     values[option].map((text) => {
       const address = addressOf(`--${option}`, text);
       if (address === undefined)
@@ -174,13 +179,14 @@ function planOf(file: string, values: Values): Plan {
       return address;
     }),
   );
-  const [nvmeTcp = [], nvmeRdma = []] = nvme;
+  const [nvmeTcp = [], nvmeRdma = [], advertised = []] = nvme;
+  const nvmeDoors = [...nvmeTcp, ...nvmeRdma];
   const nbd = values.nbd.map((text) => addressOf("--nbd", text) ?? { path: text });
-  if (nvme.flat().length + nbd.length === 0)
+  if (nvmeDoors.length + nbd.length === 0)
     throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
   const nbdTls = nbdTlsOf(values);
   const allowed = values["allow-host"];
-  if (allowed.length === 0 && nvme.flat().some(({ host }) => !isLoopback(host)))
+  if (allowed.length === 0 && nvmeDoors.some(({ host }) => !isLoopback(host)))
     throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
   const everyMs = milliseconds("--every", values.every);
   if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
@@ -193,6 +199,7 @@ function planOf(file: string, values: Values): Plan {
     nqn: values.nqn ?? nqnOf(file),
     bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
     blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+    advertise: advertised.length === 0 ? undefined : advertised,
     maxConnections: countOf("--max-connections", values["max-connections"], 2, 65_536),
     maxIoQueues: countOf("--max-io-queues", values["max-io-queues"], 1, 1024),
     everyMs,
@@ -293,10 +300,10 @@ async function loadNvme(): Promise<Nvme> {
 }
 
 async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
-  const { nqn, maxConnections, maxIoQueues } = plan;
+  const { nqn, advertise, maxConnections, maxIoQueues } = plan;
   const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: [device], hosts }];
-  const nvmeOptions = { subsystems, maxConnections, maxIoQueues };
+  const nvmeOptions = { subsystems, advertise, maxConnections, maxIoQueues };
   for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions })));
   if (plan.nvmeRdma.length > 0) {

@@ -90,7 +90,8 @@ export interface Controllers {
 
 /** What the discovery service reports to a host. */
 export interface Discovery {
-  readonly place: Place;
+  /** The addresses where the host finds each subsystem. */
+  readonly places: readonly Place[];
   readonly nqns: readonly string[];
 }
 
@@ -287,19 +288,24 @@ export class Controller {
           this.#eventRequests.set(command.id, resolve);
           this.#tellAccess();
         });
-      case admin.abort: {
-        // A command at a device cannot be cancelled. A request for an event can.
-        const [queueId, id] = [entry.readUInt16LE(40), entry.readUInt16LE(42)];
-        const waiting = queueId === 0 ? this.#eventRequests.get(id) : undefined;
-        if (waiting !== undefined) this.#eventRequests.delete(id);
-        waiting?.({ status: status.abortRequested });
-        return { status: status.success, result: waiting === undefined ? 1n : 0n };
-      }
+      case admin.abort:
+        return this.#abort(entry.readUInt16LE(40), entry.readUInt16LE(42));
       case admin.endOther:
         return this.#endOther(entry);
       default:
         return { status: status.invalidOpcode };
     }
+  }
+
+  /** A command at a device cannot be aborted, which the result reports. A request for an event can. */
+  async #abort(queueId: number, id: number): Promise<Completion> {
+    const waiting = queueId === 0 ? this.#eventRequests.get(id) : undefined;
+    if (waiting === undefined) return { status: status.success, result: 1n };
+    this.#eventRequests.delete(id);
+    waiting({ status: status.abortRequested });
+    // The aborted command is answered first. Its identifier is free when the host has the answer to Abort.
+    await new Promise(setImmediate);
+    return { status: status.success, result: 0n };
   }
 
   /** How many bytes a command of the admin queue gives to the host. */
@@ -425,9 +431,9 @@ export class Controller {
     const bytes = this.bytesOf(command);
     const offset = command.entry.readBigUInt64LE(48);
     const isDiscovery = this.subsystem.nqn === discoveryNqn;
-    const { nqns, place } = this.#discovery;
+    const { nqns, places } = this.#discovery;
     const logs: Record<number, () => Buffer> = isDiscovery
-      ? { 112: () => discoveryLog(nqns, place) }
+      ? { 112: () => discoveryLog(nqns, places) }
       : {
           1: () => Buffer.alloc(64),
           2: healthLog,
@@ -446,6 +452,8 @@ export class Controller {
 
   #setFeature(id: number, value: number): Completion {
     switch (id) {
+      case feature.writeCache:
+        return { status: (value & 1) === 1 ? status.success : status.notChangeable };
       case feature.queues:
         return this.#grantQueues(value & 0xffff, value >>> 16);
       case feature.events:

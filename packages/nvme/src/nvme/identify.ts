@@ -106,7 +106,7 @@ export function identifyController(
   );
   data.writeUInt16LE(1, 522); // FUSES: compare and write
   data.writeUInt16LE(maxFusedBytes / longestBlock - 1, 532); // ACWU: of so many blocks
-  data.writeUInt8(1, 525); // a volatile cache
+  data.writeUInt8(1 | (2 << 1), 525); // VWC: a volatile cache; no Flush of all namespaces at once
   data.writeUInt32LE(1 | (isKeyed ? 1 << 2 : 0) | (1 << 20), 536); // SGLs, keyed ones, an offset in the capsule
   data.write(subsystem.nqn, 768, 255, "utf8");
   data.writeUInt32LE((64 + ioInCapsuleBytes) / 16, 1792);
@@ -145,17 +145,21 @@ export function namespaceDescriptors({ uuid }: Namespace): Buffer {
   return data;
 }
 
-/** The log of the discovery service: a record for each subsystem, at one place. */
-export function discoveryLog(nqns: readonly string[], { transport, host, port }: Place): Buffer {
-  const data = Buffer.alloc(1024 * (1 + nqns.length));
+/**
+ * The log of the discovery service: a record for each subsystem at each place. It never changes while a target serves,
+ * so the service offers no event for a change.
+ */
+export function discoveryLog(nqns: readonly string[], places: readonly Place[]): Buffer {
+  const records = places.flatMap((place, index) => nqns.map((nqn) => ({ ...place, portId: index + 1, nqn })));
+  const data = Buffer.alloc(1024 * (1 + records.length));
   data.writeBigUInt64LE(1n, 0);
-  data.writeBigUInt64LE(BigInt(nqns.length), 8);
-  for (const [index, nqn] of nqns.entries()) {
+  data.writeBigUInt64LE(BigInt(records.length), 8);
+  for (const [index, { transport, host, port, portId, nqn }] of records.entries()) {
     const at = 1024 * (index + 1);
     data.writeUInt8(transport === "tcp" ? 3 : 1, at);
     data.writeUInt8(host.includes(":") ? 2 : 1, at + 1);
     data.writeUInt8(2, at + 2);
-    data.writeUInt16LE(1, at + 4);
+    data.writeUInt16LE(portId, at + 4);
     data.writeUInt16LE(0xffff, at + 6);
     data.writeUInt16LE(32, at + 8);
     data.fill(" ", at + 32, at + 64);

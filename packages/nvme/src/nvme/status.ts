@@ -33,6 +33,7 @@ export const status = {
   invalidQueue: final(0x101),
   tooManyEvents: final(0x105),
   invalidLog: final(0x109),
+  notChangeable: final(0x10e),
   connectFormat: final(0x180),
   controllerBusy: transient(0x181),
   connectParameters: final(0x182),

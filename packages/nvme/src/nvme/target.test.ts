@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
+import { NvmeHost } from "../host/nvme-host.ts";
 import {
   blocksOf,
   type CommandFields,
@@ -111,7 +112,7 @@ describe.each([both, none, { header: true, data: false }, { header: false, data:
 describe("the admin queue", () => {
   it("describes controller and namespaces as Linux asks for them", async () => {
     const { port } = await serve();
-    const { control, controllerId } = await associate(port);
+    const { control, queue, controllerId } = await associate(port);
     expect((await control.getProperty(0, 1)).result).toBe(127n | (1n << 16n) | (20n << 24n) | (1n << 37n));
     expect((await control.getProperty(8)).result).toBe(0x10400n);
     const controller = (await control.identify(1)).data;
@@ -135,6 +136,11 @@ describe("the admin queue", () => {
     expect((await setFeature(0x0b, 0x900)).status).toBe(0);
     expect((await control.command({ opcode: admin.getFeatures, words: [0x0b] })).result).toBe(0x900n);
     expect((await setFeature(0x55, 1)).status).toBe(2);
+    // The write cache stays on, and Flush is for one namespace.
+    expect((await setFeature(6, 1)).status).toBe(0);
+    expect((await setFeature(6, 0)).status).toBe(0x10e);
+    expect(controller[525]).toBe(0b101);
+    expect((await queue.command({ opcode: io.flush, nsid: 0xffff_ffff })).status).toBe(0x0b);
     const log = { opcode: admin.getLogPage, words: [2 | (127 << 16), 0], bytes: 512 };
     expect((await control.command(log)).data.length).toBe(512);
     expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
@@ -149,14 +155,15 @@ describe("the admin queue", () => {
     for (const id of [1, 2, 3, 4]) control.sendCommand({ opcode: admin.asyncEvent, id });
     expect((await control.command({ opcode: admin.asyncEvent })).status).toBe(0x105);
     control.sendCommand({ opcode: admin.abort, id: 9, words: [3 << 16] });
-    expect((await control.answer(9)).result).toBe(0n);
+    // The aborted command is answered before.
     expect((await control.answer(3)).status).toBe(7);
+    expect((await control.answer(9)).result).toBe(0n);
     expect((await control.command({ opcode: admin.abort, words: [77 << 16] })).result).toBe(1n);
     // This names a command of another queue: the request with that number here stays.
     expect((await control.command({ opcode: admin.abort, words: [1 | (4 << 16)] })).result).toBe(1n);
     control.sendCommand({ opcode: admin.abort, id: 9, words: [4 << 16] });
-    expect((await control.answer(9)).result).toBe(0n);
     expect((await control.answer(4)).status).toBe(7);
+    expect((await control.answer(9)).result).toBe(0n);
   });
 
   it("flushes at a shutdown, and ends I/O queues at a reset", async () => {
@@ -189,6 +196,24 @@ describe("the admin queue", () => {
     expect(log.toString("latin1", 1024 + 32, 1024 + 64).trim()).toBe(String(port));
     expect(log.toString("utf8", 1024 + 256, 1024 + 256 + nqn.length + 1)).toBe(`${nqn}\0`);
     expect(log.toString("latin1", 1024 + 512, 1024 + 768).trim()).toBe("127.0.0.1");
+  });
+
+  it("lists other addresses where it is told to, and says that it notifies of no change", async () => {
+    const advertise = [{ host: "192.0.2.7" }, { host: "2001:db8::7", port: 4421 }];
+    const { port } = await serve(undefined, { advertise });
+    const found = await NvmeHost.discover({ host: "127.0.0.1", port });
+    expect(found).toMatchObject([
+      { nqn, host: "192.0.2.7", service: "4420" },
+      { nqn, host: "2001:db8::7", service: "4421" },
+    ]);
+    const { control } = await associate(port, both, { nqn: discoveryNqn });
+    expect((await control.identify(1)).data.readUInt32LE(92)).toBe(0); // OAES
+    const words = [112 | (767 << 16)];
+    const log = (await control.command({ opcode: admin.getLogPage, words, bytes: 3072 })).data;
+    expect([1024, 2048].map((at) => [log[at + 1], log.readUInt16LE(at + 4)])).toEqual([
+      [1, 1],
+      [2, 2],
+    ]);
   });
 
   it("lists the address where a host has come, of a target that listens at every address", async () => {
@@ -523,7 +548,7 @@ describe("a host that is silent", () => {
       1,
       { nqn: "nqn.2026-11.test:host", id: "1" },
       { nqn, serial: "1", model: "test", namespaces: new Map() },
-      { place: { transport: "tcp", host: "127.0.0.1", port: 4420 }, nqns: [] },
+      { places: [{ transport: "tcp", host: "127.0.0.1", port: 4420 }], nqns: [] },
       { keepAliveMs, adminQueue: bareQueue(abort), maxIoQueues: 1 },
     );
     return { controller, abort };

@@ -6,6 +6,7 @@ import {
   integer,
   list,
   required,
+  resolveNested,
   resolveOptions,
   text,
 } from "cinnabar/options";
@@ -27,7 +28,7 @@ import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type AdmittedHosts, admittedHosts, type NvmeAdmittedHost } from "./admitted-hosts.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
 import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
-import { maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
+import { maxQueueEntries, type Namespace, type Place, type SubsystemFacts } from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** A subsystem: namespaces under one name, for the hosts that may use them. */
@@ -53,12 +54,25 @@ export interface NvmeTargetBase extends ConnectionLimits {
   /** What is served, at least one subsystem. */
   readonly subsystems: readonly NvmeSubsystem[];
   /**
+   * The addresses of NVMe/TCP that the discovery service lists, at most 16. Give them where hosts reach the target by
+   * others than its own, as behind NAT or a proxy. Default: the one that the host has reached.
+   */
+  readonly advertise?: readonly NvmeAdvertisedAddress[] | undefined;
+  /**
    * How many I/O queues one controller may have, at most 1,024. A host gets fewer where fewer of `maxConnections` are
    * left, and is refused as "controller busy" where no two are left. Default: 16.
    */
   readonly maxIoQueues?: number | undefined;
   /** Memory for the data of one queue's commands, in bytes, at least 1 MiB. Default: 4 MiB. */
   readonly maxBytesPerConnection?: number;
+}
+
+/** An address that the discovery service lists. */
+export interface NvmeAdvertisedAddress {
+  /** An address of IPv4 or IPv6, or a name that hosts can resolve. */
+  readonly host: string;
+  /** Default: 4420. */
+  readonly port?: number | undefined;
 }
 
 /** The options of `NvmeTarget.listen`. */
@@ -100,6 +114,14 @@ const subsystemField = checkedBy((where, name, value): Resolved => {
 
 const baseFields = {
   subsystems: required(list(subsystemField, 1, 1024)),
+  advertise: list(
+    checkedBy((where, name, value) => ({
+      transport: "tcp" as const,
+      ...resolveNested(where, name, value, { host: required(text(1, 255)), port: integer(1, 65_535, 4420) }),
+    })),
+    1,
+    16,
+  ),
   maxIoQueues: integer(1, 1024, 16),
   maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
   ...limitFields,
@@ -140,6 +162,7 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #family = { target: randomBytes(4).readUInt32LE(), all: this.#controllers };
   readonly #connection: RdmaServerOptions;
   readonly #maxIoQueues: number;
+  readonly #advertised: readonly Place[] | undefined;
   readonly #calls: ConnectionBounds;
   readonly #rdmaServers: RdmaServer[] = [];
   #isClosed = false;
@@ -149,9 +172,11 @@ export class NvmeTarget implements AsyncDisposable {
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
-    limits: Complete<Omit<NvmeTargetBase, "subsystems">>,
+    limits: Complete<Omit<NvmeTargetBase, "subsystems" | "advertise">>,
+    advertised: readonly Place[] | undefined,
   ) {
     const { maxBytesPerConnection: maxBytes, maxIoQueues } = limits;
+    this.#advertised = advertised;
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
     this.#server = new SocketServer(
@@ -174,7 +199,7 @@ export class NvmeTarget implements AsyncDisposable {
     const where = "NvmeTarget.listen";
     const resolved = resolveOptions(where, options, fields);
     const subsystems = servedOf(where, resolved.subsystems);
-    const target = new NvmeTarget(subsystems, resolved);
+    const target = new NvmeTarget(subsystems, resolved, resolved.advertise);
     const { host = "127.0.0.1", port } = resolved;
     const address = await target.#server.listen(where, { host, port });
     if (typeof address !== "string") target.#address = address;
@@ -189,7 +214,7 @@ export class NvmeTarget implements AsyncDisposable {
   static open(options: NvmeTargetBase): NvmeTarget {
     const where = "NvmeTarget.open";
     const { subsystems, ...limits } = resolveOptions(where, options, baseFields);
-    return new NvmeTarget(servedOf(where, subsystems), limits);
+    return new NvmeTarget(servedOf(where, subsystems), limits, limits.advertise);
   }
 
   /**
@@ -342,8 +367,9 @@ export class NvmeTarget implements AsyncDisposable {
     const nqns = [...this.#subsystems.values()]
       .filter((one) => isAdmitted(one, host.nqn))
       .map(({ nqn }) => nqn);
-    const place = queue.place ?? { transport: "tcp" as const, ...this.#address };
-    const discovery = { place, nqns };
+    const place: Place = queue.place ?? { transport: "tcp", ...this.#address };
+    const places = place.transport === "tcp" ? (this.#advertised ?? [place]) : [place];
+    const discovery = { places, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       ...{ keepAliveMs, adminQueue: queue, maxIoQueues: this.#maxIoQueues },
       family: this.#family,

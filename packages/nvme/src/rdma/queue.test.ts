@@ -52,7 +52,7 @@ async function serve(options: Options = {}) {
       1,
       { nqn: "nqn.2026-11.test:host", id: "1" },
       subsystem,
-      { place, nqns: [nqn] },
+      { places: [place], nqns: [nqn] },
       { keepAliveMs: 0, adminQueue: queueId === 0 ? own : bareQueue(), maxIoQueues: 1 },
     );
     const words = [0, 0x14, 0x460001, 0];

@@ -31,7 +31,7 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
       async (own) => {
         const adminQueue = queueId === 0 ? own : bareQueue();
         const place = { transport: "tcp" as const, host: "127.0.0.1", port: 4420 };
-        const discovery = { place, nqns: [] };
+        const discovery = { places: [place], nqns: [] };
         const host = { nqn: "nqn.2026-11.test:host", id: "1" };
         const controller = new Controller(1, host, subsystem, discovery, {
           ...{ keepAliveMs: 0, adminQueue, maxIoQueues: 1 },
