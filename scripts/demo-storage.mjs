@@ -5,7 +5,13 @@ import { runExample } from "./setup/run-example.mjs";
 
 await runExample("demo/storage/main", async () => {
   try {
-    await installPrograms("NBD is left out", { "qemu-img": "qemu-utils", nbdcopy: "libnbd-bin" });
+    const clients = { "qemu-img": "qemu-utils", nbdcopy: "libnbd-bin" };
+    if (!process.argv.includes("--mirror")) await installPrograms("NBD is left out", clients);
+    else
+      await installPrograms("there is no mirror", {
+        ...clients,
+        "qemu-storage-daemon": "qemu-system-common",
+      });
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
     console.log(`[setup] ${error.message} ${error.advice ?? ""}`);

@@ -16,6 +16,7 @@ export function installClientsOfDisks() {
     fio: "fio",
     "qemu-io": "qemu-utils",
     "qemu-img": "qemu-utils",
+    "qemu-storage-daemon": "qemu-system-common",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.xfs": "xfsprogs",
   });

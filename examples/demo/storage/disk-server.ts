@@ -25,11 +25,20 @@ export class DiskServer {
     return this.#role.pid;
   }
 
-  /** Ends the process by SIGKILL, and resolves when another one serves the file. */
-  async killAndRestart(): Promise<void> {
+  /** Ends the process by SIGKILL. */
+  async kill(): Promise<void> {
     await this.#role.kill();
+  }
+
+  /** Resolves when another process serves the file of one that was killed. */
+  async restart(): Promise<void> {
     this.#role = roleOf(this.#assignment);
     await this.#opened();
+  }
+
+  async killAndRestart(): Promise<void> {
+    await this.kill();
+    await this.restart();
   }
 
   async end(): Promise<void> {

@@ -1,5 +1,5 @@
 // `npm run demo:storage [-- --over shm,tcp,nvme-tcp,nbd] [--mib N] [--kills N]`: a process serves a file as a disk, and
-// is killed while others write to it.
+// is killed while others write to it. With `--mirror` two processes serve a disk, and each is killed in turn.
 import { setMaxListeners } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -9,6 +9,7 @@ import { Engine } from "cinnabar";
 import { describe, stopSignal } from "../lifetime.ts";
 import { formatBytes } from "../report.ts";
 import { DiskServer } from "./disk-server.ts";
+import { runMirror } from "./mirror.ts";
 import { missingProgram, useByNbdClients } from "./nbd.ts";
 import { useByHost } from "./nvme.ts";
 import type { Plan } from "./plan.ts";
@@ -30,11 +31,12 @@ try {
       over: { type: "string", default: "shm,tcp,nvme-tcp,nbd" },
       mib: { type: "string", default: "32" },
       kills: { type: "string", default: "3" },
+      mirror: { type: "boolean", default: false },
     },
   });
   const bytes = countOf("--mib", values.mib, 1, 512) * 1024 * 1024;
   const kills = countOf("--kills", values.kills, 0, 20);
-  process.exitCode = await run(values.over.split(","), bytes, kills);
+  process.exitCode = values.mirror ? await mirrored(bytes) : await run(values.over.split(","), bytes, kills);
 } catch (error) {
   console.error(`demo: ${stop.aborted ? `ended by ${describe(stop.reason)}` : describe(error)}`);
   const wasTerminated = stop.aborted && describe(stop.reason) === "SIGTERM";
@@ -62,6 +64,17 @@ async function run(ways: readonly string[], bytes: number, kills: number): Promi
     return results.every(({ blocks, verified }) => verified === blocks) ? 0 : 1;
   } finally {
     await server?.end();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function mirrored(bytes: number): Promise<number> {
+  const missing = await missingProgram(["qemu-storage-daemon"]);
+  if (missing !== undefined) throw new Error(`--mirror needs ${missing}, which is not here`);
+  const folder = await mkdtemp(join(tmpdir(), "cinnabar-demo-mirror-"));
+  try {
+    return (await runMirror({ blocks: bytes / blockBytes, kills: 2, folder, signal: stop })) ? 0 : 1;
+  } finally {
     await rm(folder, { recursive: true, force: true });
   }
 }
