@@ -4,7 +4,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import { Timed } from "../base/time/deadline-wheel.ts";
 import { contextHere } from "../base/time/detached-context.ts";
-import { isBuiltin } from "../wire/builtin.ts";
+import { firstBuiltin } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { lockSent, Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
@@ -166,7 +166,7 @@ export class IncomingCall extends Timed {
     this.#session = session;
     this.id = id;
     this.method = method;
-    this.isBuiltin = isBuiltin(method);
+    this.isBuiltin = method >= firstBuiltin;
     this.identity = identity;
     // A call that names an incarnation was sent before, and its caller does not know the outcome.
     this.handler = identity === undefined || identity.incarnation === 0n ? "none" : "elsewhere";

@@ -25,7 +25,7 @@ const maxNotificationExtents = 4;
 const noBytes = new Uint8Array(0);
 
 /** An event that a port reports. */
-interface Entry {
+export interface Entry {
   readonly kind: number;
   readonly status: number;
   readonly token: number;
@@ -90,33 +90,33 @@ export abstract class InboxPort {
 
   /** A message has arrived for the port. */
   deliver(bytes: Uint8Array): void {
-    this.#arrive({ kind: completion.message, status: 0, token: 0, bytes });
+    this.arrive({ kind: completion.message, status: 0, token: 0, bytes });
   }
 
   /** A peer's write with a put notification has arrived. */
   deliverPutNotification(notification: bigint, moved: number): void {
     const high = Number(notification >> 32n);
     const token = Number(notification & 0xffff_ffffn);
-    this.#arrive({ kind: completion.putNotification, status: 0, token, high, moved });
+    this.arrive({ kind: completion.putNotification, status: 0, token, high, moved });
   }
 
   /** A send has completed. Its slot is free. */
   endSend(token: number, status: number): void {
-    this.#arrive({ kind: completion.sent, status, token });
+    this.arrive({ kind: completion.sent, status, token });
   }
 
   /** The message of a slot waits elsewhere, under another token. */
   protected parkSend(token: number, parked: number): void {
-    this.#arrive({ kind: completion.parked, status: 0, token, high: parked });
+    this.arrive({ kind: completion.parked, status: 0, token, high: parked });
   }
 
   endTransfer(token: number, status: number, moved: number): void {
-    this.#arrive({ kind: completion.transfer, status, token, moved });
+    this.arrive({ kind: completion.transfer, status, token, moved });
   }
 
   /** The peer behind an address is gone. */
   losePeer(address: number): void {
-    this.#arrive({ kind: completion.peerGone, status: connectionAborted, token: address });
+    this.arrive({ kind: completion.peerGone, status: connectionAborted, token: address });
   }
 
   /** The port no longer waits for the peer behind an address. */
@@ -126,7 +126,7 @@ export abstract class InboxPort {
   }
 
   protected turnAway(refused: number, malformed: number): void {
-    this.#arrive({ kind: completion.turnedAway, status: 0, token: refused, moved: malformed });
+    this.arrive({ kind: completion.turnedAway, status: 0, token: refused, moved: malformed });
   }
 
   progress(_spinUs: number, sink: PortSink): number {
@@ -177,7 +177,8 @@ export abstract class InboxPort {
     return true;
   }
 
-  #arrive(entry: Entry): void {
+  /** Keeps an event for the next progress. */
+  arrive(entry: Entry): void {
     if (this.isClosed) return;
     this.unread = this.#inbox.push(entry);
     if (!this.#armed || this.wakesItself) return;
@@ -194,7 +195,7 @@ export abstract class InboxPort {
   };
 
   /** An entry has come while the port does nothing: a sleeping port wakes within this call. */
-  protected wakeNow(): void {
+  wakeNow(): void {
     if (!this.#armed && !this.#wakesSoon) return;
     this.disarm();
     this.onWake();

@@ -80,7 +80,7 @@ export class Progress implements Turns {
   add(port: Port): void {
     this.#ports.add(port);
     this.#onPorts();
-    port.onWake = () => this.#onWake(port);
+    port.onWake = this.#wakerOf(port);
     this.wake();
   }
 
@@ -92,21 +92,24 @@ export class Progress implements Turns {
   }
 
   #onPorts(): void {
-    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
+    const isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
+    // Events of the kernel make all the progress of such ports.
+    if (isEventDriven !== this.#isEventDriven)
+      this.#spinPolicy.blocksUntilMs = isEventDriven ? Number.POSITIVE_INFINITY : 0;
+    this.#isEventDriven = isEventDriven;
     this.#spinUs = this.#ports.size === 1 ? spinUs : 1;
   }
 
-  /** A port has woken. */
-  #onWake(port: Port): void {
-    if (this.#closed) return;
-    if (!this.#asleep || !this.#blocks(realTimers.now())) {
-      this.wake();
-      return;
-    }
-    // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the loop.
-    // The work after it would then need one more turn, and a check of all descriptors.
-    this.#disarm(true);
-    runDetached(this.#wakeTurn, port);
+  /** What a port calls when it has woken. */
+  #wakerOf(port: Port): () => void {
+    return () => {
+      if (this.#closed) return;
+      if (!this.#asleep || realTimers.now() >= this.#spinPolicy.blocksUntilMs) return this.wake();
+      // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the
+      // loop. The work after it would then need one more turn, and a check of all descriptors.
+      this.#disarm(true);
+      runDetached(this.#wakeTurn, port);
+    };
   }
 
   /** A turn in the callback of a descriptor: it polls the port that has woken. */
@@ -227,11 +230,6 @@ export class Progress implements Turns {
     return active || this.#deferred;
   }
 
-  /** Whether ports wait in the kernel instead of polling. */
-  #blocks(nowMs: number): boolean {
-    return this.#isEventDriven || nowMs < this.#spinPolicy.blocksUntilMs;
-  }
-
   close(): void {
     this.#closed = true;
     realTimers.clearImmediate(this.#scheduled);
@@ -247,7 +245,7 @@ export class Progress implements Turns {
     this.#goesOn = false;
     try {
       if (woken === undefined) this.#turn(nowMs);
-      else this.#answer(nowMs, woken);
+      else this.#turnOf(woken, nowMs);
     } finally {
       this.#runs = false;
       if (this.#wanted) this.wake();
@@ -256,7 +254,7 @@ export class Progress implements Turns {
 
   #turn(nowMs: number): void {
     const sent = this.#flush();
-    const blocks = this.#blocks(nowMs);
+    const blocks = nowMs < this.#spinPolicy.blocksUntilMs;
     // Beside busy processes each poll costs a system call. `arm` polls once, and finds the entries that have come.
     if (blocks && !this.#goesOn && !this.#deferred && !this.#wanted && this.#sleep()) return;
     const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs, nowMs);
@@ -276,7 +274,7 @@ export class Progress implements Turns {
   }
 
   /** The turn of a port that has woken. */
-  #answer(nowMs: number, woken: Port): void {
+  #turnOf(woken: Port, nowMs: number): void {
     const arrived = this.#progress(0, nowMs, woken);
     if (this.#closed) return;
     this.#flush();
@@ -285,7 +283,7 @@ export class Progress implements Turns {
     else this.#schedule(false);
   }
 
-  #disarm(watches = this.#blocks(realTimers.now())): void {
+  #disarm(watches = realTimers.now() < this.#spinPolicy.blocksUntilMs): void {
     if (!this.#asleep) return;
     this.#asleep = false;
     realTimers.clearTimeout(this.#slowPoll);

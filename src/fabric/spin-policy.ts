@@ -9,7 +9,7 @@
 export class SpinPolicy {
   #balanceUs = trialUs;
   #stretchMs = shortestMs;
-  /** Until then ports block in the kernel instead of polling. */
+  /** Until then ports block in the kernel instead of polling. `Infinity` while no port needs polling. */
   blocksUntilMs = 0;
   /** The last totals: the time that spins have lost, and the number of spins that met an entry. */
   lostUs = 0;

@@ -10,6 +10,7 @@ import { callHook, isA } from "../base/errors/thrown.ts";
 import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import { runDetached } from "../base/time/detached-context.ts";
+import type { OperationFailure } from "../call/call-operations.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
@@ -293,8 +294,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
             )
           : this.#streams.serve(call, session, input.value);
       if (this.items?.outputs) this.#streams?.send(call, session, result);
-      else if (isPromiseLike(result)) {
-        result.then(
+      else if (typeof (result as PromiseLike<unknown> | null | undefined)?.then === "function") {
+        (result as PromiseLike<unknown>).then(
           (value) => this.onHandlerReturned(call, session, value),
           (error: unknown) => this.onHandlerThrew(call, session, error),
         );
@@ -310,14 +311,32 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
    */
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     const forgotten = call.started?.handlerReturned();
-    if (forgotten === undefined) {
-      this.#onReturned(call, session, value);
-      call.place?.leave();
-      return;
-    }
+    if (forgotten !== undefined) return this.#onceOver(forgotten, call, session, value);
+    if (call.phase !== "open") this.#onLate(call, session);
+    else
+      try {
+        const checked = this.#output.validate(this.isOneWay ? undefined : value);
+        if (checked instanceof Promise) {
+          checked
+            .then((verdict) => this.#answer(call, session, verdict))
+            .catch((error: unknown) => this.#onThrown(call, session, error));
+        } else if (checked.issues === undefined) call.settle({ value: checked.value });
+        else this.#answer(call, session, checked);
+      } catch (error) {
+        this.#onThrown(call, session, error);
+      }
+    call.place?.leave();
+  }
+
+  #onceOver(
+    forgotten: Promise<OperationFailure | undefined>,
+    call: IncomingCall,
+    session: PeerLink,
+    value: unknown,
+  ): void {
     void forgotten.then((failure) => {
-      if (failure === undefined) this.#onReturned(call, session, value);
-      else this.#onForgottenFailed(call, session, failure.error);
+      if (failure === undefined) return this.onHandlerReturned(call, session, value);
+      this.#onForgottenFailed(call, session, failure.error);
       call.place?.leave();
     });
   }
@@ -325,21 +344,6 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
     this.#onThrown(call, session, error);
     call.place?.leave();
-  }
-
-  #onReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
-    if (call.phase !== "open") return this.#onLate(call, session);
-    try {
-      const checked = this.#output.validate(this.isOneWay ? undefined : value);
-      if (checked instanceof Promise) {
-        checked
-          .then((verdict) => this.#answer(call, session, verdict))
-          .catch((error: unknown) => this.#onThrown(call, session, error));
-      } else if (checked.issues === undefined) call.settle({ value: checked.value });
-      else this.#answer(call, session, checked);
-    } catch (error) {
-      this.#onThrown(call, session, error);
-    }
   }
 
   /** The handler does not see the failure, so every such error is reported to its owner. */
@@ -461,10 +465,4 @@ function restate(
   told = message,
 ): RpcError {
   return new RpcError({ code, message: told, origin: "remote", retryAfterMs, ...declared });
-}
-
-function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
-  return (
-    typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function"
-  );
 }

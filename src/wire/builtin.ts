@@ -68,6 +68,7 @@ export function builtinPackageOf(service: string): string {
 /** How many streams of built-in services a session may have open at once, in each direction. */
 export const maxBuiltinStreams = 64;
 
+/** Numbers from here on are those of control methods. */
 export const firstBuiltin = 0xff00;
 
 /**
@@ -76,7 +77,3 @@ export const firstBuiltin = 0xff00;
  * `cinnabar-bulk`. All others are answered without waiting for an application, so a control request soon gets a slot.
  */
 export const builtinSlots = 1024;
-
-export function isBuiltin(method: number): boolean {
-  return method >= firstBuiltin;
-}

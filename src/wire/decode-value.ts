@@ -35,6 +35,10 @@ let at = 0;
 let end = 0;
 /** Bytes of the heap that the value takes so far, and how many it may take. */
 let heapBytes = 0;
+
+/** The same of the last value that was decoded, by estimate. */
+export { heapBytes as decodedHeapBytes };
+
 let maxHeapBytes = 0;
 let work = 0;
 let context: RegionCodec | undefined;
@@ -45,7 +49,7 @@ export const mostHeapBytes = 2 ** 31 - 1;
 
 /**
  * Decodes the one value that fills `start` to `until`. With `asViews`, binary inside the value is a view on `from`,
- * which must then belong to this value alone; otherwise it is copied. `decodedHeapBytes` returns the memory of the
+ * which must then belong to this value alone; otherwise it is copied. `decodedHeapBytes` is then the memory of the
  * value.
  *
  * @throws DecodeError on anything that is not exactly one well-formed value; ValueTooLargeError on one that takes more
@@ -80,11 +84,6 @@ export function decodeAt(
     if (cause instanceof DecodeError) throw cause;
     throw new DecodeError((cause as Error).message, { cause });
   }
-}
-
-/** Bytes of the heap that the last value takes, by estimate. */
-export function decodedHeapBytes(): number {
-  return heapBytes;
 }
 
 function refuse(why: string): never {

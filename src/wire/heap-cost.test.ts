@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import * as codec from "./decode-value.ts";
 import { ValueTooLargeError } from "./extension.ts";
 
-const { decodeAt, decodedHeapBytes } = codec;
+const { decodeAt } = codec;
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -121,7 +121,7 @@ function heapBytesOf(bytes: Buffer, { decodeAt } = codec): number {
 function expectCounted(bytes: Buffer, by = codec): void {
   decodeOften(bytes, by);
   const took = heapBytesOf(bytes, by);
-  const counted = by.decodedHeapBytes();
+  const counted = by.decodedHeapBytes;
   expect(counted).toBeGreaterThan(0.9 * took - ownHeapBytes);
   // The limit is generous: the count must not refuse values of honest peers.
   expect(counted).toBeLessThan(4.5 * took + ownHeapBytes);
@@ -180,7 +180,7 @@ describe("the memory of a decoded value", () => {
   it.each(Object.keys(values))("ends the decoding of %s at its limit", (name) => {
     const bytes = values[name] as Buffer;
     decodeOften(bytes);
-    const whole = decodedHeapBytes();
+    const whole = codec.decodedHeapBytes;
     expect(() => decodeAt(bytes, 0, bytes.length, undefined, false, whole)).not.toThrow();
     expect(() => decodeAt(bytes, 0, bytes.length, undefined, false, whole - 1)).toThrow(ValueTooLargeError);
     expect(() => decodeAt(bytes, 0, bytes.length, undefined, false, whole >> 3)).toThrow(

@@ -56,10 +56,10 @@ async function freshCodec(compile: (...code: string[]) => unknown): Promise<Code
 /** The outcome: a value and its memory, or an error. */
 function outcomeOf(codec: Codec, run: (codec: Codec) => unknown): unknown {
   try {
-    return { value: run(codec), heapBytes: codec.decodedHeapBytes() };
+    return { value: run(codec), heapBytes: codec.decodedHeapBytes };
   } catch (error) {
     const { name } = (error as Error).constructor;
-    return { error: name, message: (error as Error).message, heapBytes: codec.decodedHeapBytes() };
+    return { error: name, message: (error as Error).message, heapBytes: codec.decodedHeapBytes };
   }
 }
 

@@ -167,10 +167,12 @@ describe("mutated frames", () => {
       unread: 0,
       receiveDepth: 1,
       wakesItself: false,
-      deliver: (message) => {
-        longest = Math.max(longest, message.byteLength);
+      arrive: ({ bytes }) => {
+        longest = Math.max(longest, bytes?.byteLength ?? 0);
         delivered++;
       },
+      turn: 0,
+      wakeNow: () => {},
       deliverPutNotification: () => {},
       endSend: () => {},
       endTransfer: () => {},
@@ -178,7 +180,7 @@ describe("mutated frames", () => {
       onHello: () => {},
       onReadable: () => {},
       onUnborn: () => {},
-      flushSoon: (link) => link.flush(),
+      flushSoon: (link) => link.writer.flush(),
     };
     for (let sent = 0; sent < most; ) {
       const socket = new FakeSocket();

@@ -1,4 +1,4 @@
-import { FrameFault, frameKind, headerBytes, headerFault } from "./frame.ts";
+import { frameKind, frameLength, headerBytes } from "./frame.ts";
 
 /** Takes the frames of a connection, in order. */
 export interface FrameSink {
@@ -44,8 +44,10 @@ export class FrameReader {
       if (this.#left > 0) at = this.#pass(chunk, at);
       else if (this.#held > 0 || chunk.byteLength - at < headerBytes) at = this.#hold(chunk, at);
       else {
-        const length = this.#begin(chunk, at);
-        if (length === 0) at += headerBytes;
+        const length = frameLength(chunk, at, this.#isFirst, this.#slotBytes);
+        const kind = chunk[at + 4];
+        if (kind === frameKind.putBytes || kind === frameKind.gotBytes)
+          at = this.#beginPiece(chunk, at, length);
         else if (chunk.byteLength - at < length) at = this.#hold(chunk, at);
         else {
           this.#isFirst = false;
@@ -57,19 +59,14 @@ export class FrameReader {
     return at;
   }
 
-  /** Checks a header. Returns the length of its frame, or 0 where bytes of a transfer follow. */
-  #begin(bytes: Buffer, at: number): number {
-    const fault = headerFault(bytes, at, this.#isFirst, this.#slotBytes);
-    if (fault !== "") throw new FrameFault(fault);
-    const length = bytes.readUInt32LE(at);
-    const kind = bytes[at + 4] as number;
-    if (kind !== frameKind.putBytes && kind !== frameKind.gotBytes) return length;
-    this.#kind = kind;
+  /** The bytes of a transfer follow this header. They are passed on as they come. Returns where they begin. */
+  #beginPiece(bytes: Buffer, at: number, length: number): number {
+    this.#kind = bytes[at + 4] as number;
     this.#request = bytes.readUInt32LE(at + 8);
     this.#word = bytes.readUInt32LE(at + 12);
     this.#left = length - headerBytes;
-    if (this.#left === 0) this.#sink.onBytes(kind, this.#request, this.#word, noBytes, 0);
-    return 0;
+    if (this.#left === 0) this.#sink.onBytes(this.#kind, this.#request, this.#word, noBytes, 0);
+    return at + headerBytes;
   }
 
   #pass(chunk: Buffer, at: number): number {
@@ -87,11 +84,15 @@ export class FrameReader {
     chunk.copy(partial, this.#held, at, end);
     this.#held += end - at;
     if (this.#held < wanted) return end;
-    const length = wanted === headerBytes ? this.#begin(partial, 0) : wanted;
-    if (length > this.#held) return end;
+    const length = frameLength(partial, 0, this.#isFirst, this.#slotBytes);
+    const isPiece = partial[4] === frameKind.putBytes || partial[4] === frameKind.gotBytes;
+    if (!isPiece && length > this.#held) return end;
     this.#partial = undefined;
     this.#held = 0;
-    if (length === 0) return end;
+    if (isPiece) {
+      this.#beginPiece(partial, 0, length);
+      return end;
+    }
     this.#isFirst = false;
     this.#sink.onFrame(partial, 0, length);
     return end;

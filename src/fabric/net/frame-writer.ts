@@ -44,10 +44,12 @@ export class FrameWriter {
   used = 0;
   /** Whether a frame may be begun. */
   hasRoom = true;
+  /** Frames wait for room: `onRoom` is called after each write. */
+  isAwaited = false;
   /** Buffers that the socket has not written yet, oldest first. */
   readonly #underWay: Buffer[] = [];
 
-  /** `onRoom` is called after a write: more may be written. */
+  /** `onRoom` is called after a write while `isAwaited`: more may be written. */
   constructor(socket: Socket, buffers: WriteBuffers, onRoom: () => void) {
     this.#socket = socket;
     this.#buffers = buffers;
@@ -107,6 +109,6 @@ export class FrameWriter {
     if (error) return;
     this.#buffers.put(this.#underWay.shift() as Buffer);
     this.hasRoom = this.#underWay.length < mostUnderWay;
-    this.#onRoom();
+    if (this.isAwaited) this.#onRoom();
   };
 }

@@ -49,40 +49,46 @@ export const mostPieceBytes = 256 * 1024;
 /** A peer does not keep to the protocol. Its connection ends. */
 export class FrameFault extends Error {}
 
-/** The fault of the header at `at`, or "". `isFirst`: of the first frame of a connection. */
-export function headerFault(bytes: Buffer, at: number, isFirst: boolean, slotBytes: number): string {
+/**
+ * The length of the frame whose header lies at `at`. `isFirst`: the first frame of a connection.
+ * @throws FrameFault for a header that no peer sends.
+ */
+export function frameLength(bytes: Buffer, at: number, isFirst: boolean, slotBytes: number): number {
   const length = bytes.readUInt32LE(at);
+  const body = length - headerBytes;
   const kind = bytes[at + 4] as number;
   const flags = bytes[at + 5] as number;
   const word = bytes.readUInt32LE(at + 12);
   if (isFirst) {
     if (kind !== frameKind.hello || bytes.readUInt32LE(at + 8) !== magic)
-      return "it does not begin with a hello";
-    if (word !== version) return `it speaks version ${word} instead of ${version}`;
+      throw new FrameFault("it does not begin with a hello");
+    if (word !== version) throw new FrameFault(`it speaks version ${word} instead of ${version}`);
   }
-  if (bytes.readUInt16LE(at + 6) !== 0) return "reserved bytes of a header are not zero";
+  if (bytes.readUInt16LE(at + 6) !== 0) throw new FrameFault("reserved bytes of a header are not zero");
   if (flags !== 0 && !(kind === frameKind.put && flags === withNotification))
-    return `flags ${flags} are unknown`;
-  const body = length - headerBytes;
+    throw new FrameFault(`flags ${flags} are unknown`);
   switch (kind) {
     case frameKind.hello:
-      if (!isFirst) return "it says hello twice";
-      return body >= 0 && body <= mostAddressBytes ? "" : `a hello has ${length} bytes`;
+      if (!isFirst) throw new FrameFault("it says hello twice");
+      if (body >= 0 && body <= mostAddressBytes) return length;
+      throw new FrameFault(`a hello has ${length} bytes`);
     case frameKind.message:
-      return body > 0 && body <= slotBytes
-        ? ""
-        : `a message has ${body} bytes, at most ${slotBytes} are allowed`;
+      if (body > 0 && body <= slotBytes) return length;
+      throw new FrameFault(`a message has ${body} bytes, at most ${slotBytes} are allowed`);
     case frameKind.get:
     case frameKind.put:
-      if (word === 0 || word > mostExtents) return `a transfer has ${word} extents`;
-      return body === word * extentBytes + flags * notificationBytes ? "" : `a request has ${length} bytes`;
+      if (word === 0 || word > mostExtents) throw new FrameFault(`a transfer has ${word} extents`);
+      if (body === word * extentBytes + flags * notificationBytes) return length;
+      throw new FrameFault(`a request has ${length} bytes`);
     case frameKind.putBytes:
     case frameKind.gotBytes:
-      return body >= 0 && body <= mostPieceBytes ? "" : `a piece has ${body} bytes`;
+      if (body >= 0 && body <= mostPieceBytes) return length;
+      throw new FrameFault(`a piece has ${body} bytes`);
     case frameKind.done:
-      return body === 0 ? "" : `the end of a transfer has ${length} bytes`;
+      if (body === 0) return length;
+      throw new FrameFault(`the end of a transfer has ${length} bytes`);
     default:
-      return `frame kind ${kind} is unknown`;
+      throw new FrameFault(`frame kind ${kind} is unknown`);
   }
 }
 

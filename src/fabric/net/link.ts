@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
-import { firstParked } from "../completion-ring.ts";
+import { completion, firstParked } from "../completion-ring.ts";
+import type { Entry } from "../inbox-port.ts";
 import { FrameFault, frameKind, headerBytes, magic, version } from "./frame.ts";
 import { FrameReader, type FrameSink } from "./frame-reader.ts";
 import { FrameWriter, type WriteBuffers } from "./frame-writer.ts";
@@ -13,15 +14,19 @@ export interface LinkOwner extends TransferOwner {
   /** How much waits for the port's next turn, and how much the port takes at most. */
   readonly unread: number;
   readonly receiveDepth: number;
-  /** A connection is being read. It wakes the port by `onReadable` afterwards. */
+  /** The number of the port's turn: each takes what the turns before have left in its inbox. */
+  readonly turn: number;
+  /** A connection is being read. It wakes the port by `wakeNow` afterwards. */
   wakesItself: boolean;
-  deliver(message: Uint8Array): void;
+  wakeNow(): void;
+  /** A message has come, or a transfer has ended. */
+  arrive(entry: Entry): void;
   endSend(token: number, status: number): void;
   /** Takes a message out of its slot, where slots are short. Returns its token, or -1. */
   park(slot: number): number;
   /** The peer has said hello. `address` is the return address of this side, or empty. */
   onHello(link: Link, address: Buffer): void;
-  /** There is something to read, or the connection has ended. */
+  /** Bytes are left to read, or the connection has ended. */
   onReadable(link: Link): void;
   /** The connection has ended before the peer's hello. */
   onUnborn(link: Link): void;
@@ -66,16 +71,20 @@ export class Link implements FrameSink {
   error: NodeJS.ErrnoException | FrameFault | undefined;
   readonly #owner: LinkOwner;
   readonly #reader: FrameReader;
-  readonly #writer: FrameWriter;
+  readonly writer: FrameWriter;
   #waiting: WaitingMessage[] = [];
   #parked = 0;
   #chunks: Buffer[] = [];
   #at = 0;
   /** Bytes that have come and that no turn has taken. */
   unreadBytes = 0;
-  #heard = 0;
-  /** Bytes that this connection's messages hold until the port's next turn. */
+  /** How often bytes have come. */
+  timesHeard = 0;
+  /** The port takes no more of this connection before its next turn. */
+  isFull = false;
+  /** Bytes that this connection's messages hold in the port's inbox, since this turn of the port. */
   #inboxBytes = 0;
+  #turn = 0;
   /** No more bytes come. */
   hasEnded = false;
 
@@ -85,30 +94,16 @@ export class Link implements FrameSink {
     this.socket = socket;
     this.isDialed = isDialed;
     this.#reader = new FrameReader(owner.slotBytes, this);
-    this.#writer = new FrameWriter(socket, owner.buffers, this.#onRoom);
-    this.transfers = new Transfers(owner, this.#writer);
+    this.writer = new FrameWriter(socket, owner.buffers, () => this.#write());
+    this.transfers = new Transfers(owner, this.writer);
     socket.setNoDelay(true);
     if (readsInPlace) socket.resume();
-    else socket.on("data", (chunk: Buffer) => this.onRead(chunk));
+    else socket.on("data", (chunk: Buffer) => this.onRead(chunk, chunk.byteLength));
     socket.on("error", (error: NodeJS.ErrnoException) => {
       this.error ??= error;
     });
     socket.on("end", () => this.#onEnd());
     socket.on("close", () => this.#onEnd());
-  }
-
-  get isFull(): boolean {
-    return (
-      this.isOver || this.#inboxBytes >= mostInboxBytes || this.#owner.unread >= this.#owner.receiveDepth
-    );
-  }
-
-  /**
-   * See `Port.heard`. It counts the bytes that wait here: they have come, though this side is too busy to read more.
-   */
-  heard(): number {
-    if (this.unreadBytes > 0) this.#heard++;
-    return this.#heard;
   }
 
   /** Messages and transfers that the peer does not take yet. */
@@ -118,19 +113,20 @@ export class Link implements FrameSink {
 
   /** The first frame. `address`: the return address of the side that connected. */
   sayHello(address: Uint8Array): void {
-    const buffer = this.#writer.begin(frameKind.hello, address.byteLength, magic, version);
-    buffer.set(address, this.#writer.used - address.byteLength);
-    this.#writer.flush();
+    const buffer = this.writer.begin(frameKind.hello, address.byteLength, magic, version);
+    buffer.set(address, this.writer.used - address.byteLength);
+    this.writer.flush();
   }
 
   /** True: the message was taken, and its slot is free. */
   send(address: number, slot: number, bytes: number): boolean {
     const message = this.#owner.slab.subarray(slot, slot + bytes);
-    if (this.#waiting.length === 0 && this.#writer.hasRoom) {
-      this.#writeMessage(message);
+    if (this.#waiting.length === 0 && this.writer.hasRoom) {
+      this.writer.begin(frameKind.message, bytes, 0, 0).set(message, this.writer.used - bytes);
       this.#owner.flushSoon(this);
       return true;
     }
+    this.writer.isAwaited = true;
     const parked = this.#parked < mostParked ? this.#owner.park(slot) : -1;
     if (parked < 0) this.#waiting.push({ address, token: slot, bytes: message });
     else {
@@ -140,27 +136,20 @@ export class Link implements FrameSink {
     return false;
   }
 
-  readonly #onRoom = (): void => {
-    if (this.#waiting.length > 0 || (this.transfers.isUsed && this.transfers.hasWork)) this.#write();
-  };
-
   /** Writes the waiting frames, as far as the socket takes them. */
   #write(): void {
     if (this.isOver) return;
-    const writer = this.#writer;
+    const writer = this.writer;
     if (writer.hasRoom) this.transfers.writeShort();
     while (writer.hasRoom && this.#waiting.length > 0) {
       const { token, bytes } = this.#waiting.shift() as WaitingMessage;
-      this.#writeMessage(bytes);
+      const buffer = writer.begin(frameKind.message, bytes.byteLength, 0, 0);
+      buffer.set(bytes, writer.used - bytes.byteLength);
       this.#end(token, 0);
     }
     while (writer.hasRoom && this.transfers.writePiece());
+    writer.isAwaited = this.#waiting.length > 0 || this.transfers.hasWork;
     this.#owner.flushSoon(this);
-  }
-
-  #writeMessage(message: Uint8Array): void {
-    const buffer = this.#writer.begin(frameKind.message, message.byteLength, 0, 0);
-    buffer.set(message, this.#writer.used - message.byteLength);
   }
 
   #end(token: number, status: number): void {
@@ -173,22 +162,18 @@ export class Link implements FrameSink {
     this.#write();
   }
 
-  /** The turn is over: the collected frames leave in one write. */
-  flush(): void {
-    this.isDirty = false;
-    if (!this.isOver) this.#writer.flush();
-  }
-
   // ---- what arrives -------------------------------------------------------------------------------------------------
 
   /**
-   * The socket has read bytes, which it may overwrite when this returns. Bytes of transfers are in place at once.
+   * The socket has read `bytes` to `memory`, and may overwrite them when this returns. Bytes of transfers are in place
+   * at once.
    * Entries for the layers above wait in the inbox for the next turn. A socket that pauses for each turn would leave
    * the kernel's buffer full, and TCP slow.
    */
-  onRead(chunk: Buffer): void {
-    if (this.isOver) return;
-    this.#heard++;
+  onRead(memory: Uint8Array, bytes: number): true {
+    if (this.isOver) return true;
+    const chunk = memory.subarray(0, bytes) as Buffer;
+    this.timesHeard++;
     this.#chunks.push(chunk);
     this.unreadBytes += chunk.byteLength;
     const owner = this.#owner;
@@ -198,7 +183,10 @@ export class Link implements FrameSink {
     const last = this.#chunks.length - 1;
     if (this.#chunks[last] === chunk) this.#chunks[last] = Buffer.from(chunk);
     if (this.unreadBytes >= mostUnreadBytes) this.socket.pause();
-    if (this.isGreeted && this.unreadBytes + owner.unread > 0) owner.onReadable(this);
+    if (!this.isGreeted) return true;
+    if (this.unreadBytes > 0) owner.onReadable(this);
+    else if (owner.unread > 0) owner.wakeNow();
+    return true;
   }
 
   #onEnd(): void {
@@ -208,14 +196,12 @@ export class Link implements FrameSink {
     else this.#owner.onUnborn(this);
   }
 
-  /** The port's turn: it takes what waits in its inbox. */
-  takeTurn(): void {
-    if (!this.isOver && this.unreadBytes > 0) this.read();
-    this.#inboxBytes = 0;
-  }
-
   /** Reads the bytes that have come, as far as the port takes them. */
   read(): void {
+    const owner = this.#owner;
+    if (this.#turn !== owner.turn) this.#inboxBytes = 0;
+    this.#turn = owner.turn;
+    this.isFull = this.isOver || this.#inboxBytes >= mostInboxBytes || owner.unread >= owner.receiveDepth;
     try {
       while (this.#chunks.length > 0) {
         const chunk = this.#chunks[0] as Buffer;
@@ -244,20 +230,31 @@ export class Link implements FrameSink {
     switch (kind) {
       case frameKind.hello:
         this.isGreeted = true;
-        return this.#owner.onHello(this, bytes.subarray(at + headerBytes, at + length));
+        this.#owner.onHello(this, bytes.subarray(at + headerBytes, at + length));
+        break;
       case frameKind.message:
         this.#inboxBytes += length - headerBytes;
-        return this.#owner.deliver(Buffer.from(bytes.subarray(at + headerBytes, at + length)));
+        this.#owner.arrive({
+          kind: completion.message,
+          status: 0,
+          token: 0,
+          bytes: Buffer.from(bytes.subarray(at + headerBytes, at + length)),
+        });
+        break;
       case frameKind.done:
-        return this.transfers.onDone(request, word);
+        this.transfers.onDone(request, word);
+        break;
       default:
-        return this.transfers.onRequest(kind, request, word, bytes[at + 5] as number, bytes, at);
+        this.transfers.onRequest(kind, request, word, bytes[at + 5] as number, bytes, at);
     }
+    const { unread, receiveDepth } = this.#owner;
+    if (unread >= receiveDepth || this.#inboxBytes >= mostInboxBytes) this.isFull = true;
   }
 
   onBytes(kind: number, request: number, word: number, bytes: Buffer): void {
     if (kind === frameKind.putBytes) this.transfers.onPutBytes(request, word, bytes);
     else this.transfers.onGotBytes(request, bytes);
+    if (this.#owner.unread >= this.#owner.receiveDepth) this.isFull = true;
   }
 
   // ---- the end ------------------------------------------------------------------------------------------------------
@@ -272,8 +269,9 @@ export class Link implements FrameSink {
   /** The written frames leave, then the connection ends. */
   close(status: number): void {
     if (this.isOver) return;
-    this.flush();
+    this.writer.flush();
     this.isOver = true;
+    this.isFull = true;
     this.socket.unref();
     this.socket.setTimeout(lastBytesMs, () => this.socket.destroy());
     this.socket.end();
@@ -285,6 +283,7 @@ export class Link implements FrameSink {
   /** The connection ends at once. */
   cut(status: number): void {
     this.isOver = true;
+    this.isFull = true;
     this.socket.destroy();
     this.#release(status);
   }

@@ -71,6 +71,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   #dirty: Link[] = [];
   readonly #freeTokens: number[] = [];
   #tokens = 0;
+  turn = 0;
   #keepsAlive = false;
   #malformed = 0;
   #refused = 0;
@@ -130,7 +131,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
       assertNetworkAllowed();
       const place = placeOf(target);
       // A socket keeps the async context in which it was made.
-      const inPlace = readInPlace((bytes) => link.onRead(bytes));
+      const inPlace = readInPlace((bytes, memory) => link.onRead(memory, bytes));
       const socket = armDetached(() => connect({ ...place, ...inPlace }));
       const link = this.#add(socket, true, inPlace !== undefined);
       this.#dials.set(link, { resolve, reject });
@@ -140,7 +141,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 
   #accept(accepted: Socket): void {
-    const inPlace = readInPlace((bytes) => link.onRead(bytes));
+    const inPlace = readInPlace((bytes, memory) => link.onRead(memory, bytes));
     const taken = inPlace && takeOver(accepted, inPlace);
     const socket = taken ?? accepted;
     const link = this.#add(socket, false, taken !== undefined);
@@ -229,7 +230,10 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   }
 
   heard(address: number): number {
-    return this.#byIndex[address]?.heard() ?? 0;
+    const link = this.#byIndex[address];
+    if (link === undefined) return 0;
+    // Bytes that wait here have come, though this side is too busy to read more.
+    return link.unreadBytes > 0 ? ++link.timesHeard : link.timesHeard;
   }
 
   forget(address: number): void {
@@ -289,16 +293,20 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
 
   /** Reads the connections by turns, until the inbox is full. */
   protected override gather(): void {
+    // The inbox is delivered now: what the connections have brought since the turn before, and what is read here.
+    this.turn++;
+    if (this.#readable.length === 0) return;
     const readable = this.#readable;
     this.#readable = [];
     for (const link of readable) {
       link.isListed = false;
-      link.takeTurn();
+      if (!link.isOver && link.unreadBytes > 0) link.read();
       if (link.unreadBytes > 0 && !link.isListed) {
         link.isListed = true;
         this.#readable.push(link);
       } else if (link.hasEnded && link.unreadBytes === 0) this.#lose(link, connectionAborted);
     }
+    this.turn++;
     this.hasMore = this.#readable.length > 0;
   }
 
@@ -313,7 +321,10 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
   readonly #flush = (): void => {
     const dirty = this.#dirty;
     this.#dirty = [];
-    for (const link of dirty) link.flush();
+    for (const link of dirty) {
+      link.isDirty = false;
+      if (!link.isOver) link.writer.flush();
+    }
   };
 
   // ---- memory -------------------------------------------------------------------------------------------------------

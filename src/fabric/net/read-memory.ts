@@ -21,18 +21,14 @@ export interface ReadsInPlace {
 }
 
 /**
- * Options of a socket, so that it reads to memory which is used again. `take` gets the bytes of each read, and keeps no
- * reference to them. Undefined where sockets report reads by "data".
+ * Options of a socket, so that it reads to memory which is used again. `callback` receives the number of bytes at the
+ * begin of the memory. It keeps no reference to them, and returns true for more. Undefined where sockets report reads by
+ * "data".
  */
-export function readInPlace(take: (bytes: Buffer) => void): ReadsInPlace | undefined {
+export function readInPlace(callback: OnReadOpts["callback"]): ReadsInPlace | undefined {
   if (!canShare) return undefined;
   shared ??= Buffer.allocUnsafeSlow(bufferBytes);
-  const buffer = shared;
-  const callback = (bytes: number): boolean => {
-    take(buffer.subarray(0, bytes));
-    return true;
-  };
-  return { onread: { buffer, callback } };
+  return { onread: { buffer: shared, callback } };
 }
 
 /** The internal handle behind a socket. It is not documented, so other versions may differ. */

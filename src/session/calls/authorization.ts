@@ -5,7 +5,7 @@ import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
 import type { Allow, Authorize } from "../../security/authorization-options.ts";
 import type { SecurityRefusal } from "../../security/security-meter.ts";
 import { methodAt } from "../../transfer/control/control-method.ts";
-import { builtinMethods, isBuiltin } from "../../wire/builtin.ts";
+import { builtinMethods } from "../../wire/builtin.ts";
 import { noMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 
@@ -40,7 +40,7 @@ export class Authorization {
     const method = methodAt(this.#session, call.method);
     // The method will be answered with `unimplemented`, or it belongs to engines themselves.
     if (method?.path === undefined) return undefined;
-    if (isBuiltin(call.method) && builtinMethods[method.path]?.isOfCall) return undefined;
+    if (call.isBuiltin && builtinMethods[method.path]?.isOfCall) return undefined;
     const refused = this.refusalOf(method.path);
     if (refused !== undefined || this.#authorize === undefined) return refused;
     const { path } = method;

@@ -13,7 +13,7 @@ import {
   builtinPackageOf,
   builtinServiceOf,
   builtinSlots,
-  isBuiltin,
+  firstBuiltin,
   maxBuiltinStreams,
 } from "../../wire/builtin.ts";
 import { errorWord, packError, packMessage } from "../../wire/fault.ts";
@@ -148,7 +148,7 @@ export class IncomingCalls implements Answering {
     const view = this.#view;
     const method = view.getUint16(at + 2, true);
     const callId = view.getUint32(at + 4, true);
-    const isControl = isBuiltin(method);
+    const isControl = method >= firstBuiltin;
     // The peer keeps the slot below the limit of its greeting.
     const slot = callId & slotMask;
     const { maxRequests } = services.limits;

@@ -7,7 +7,7 @@ import type { Extras, OutgoingCall } from "../../call/outgoing-call.ts";
 import { ChosenSlots, SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
-import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
+import { builtinSlots } from "../../wire/builtin.ts";
 import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
@@ -199,14 +199,13 @@ export class OutgoingCalls implements ControlRequestSender {
   ): void {
     const session = this.#session;
     if (session.state !== "open") throw sessionEnded(session.peerName);
-    const isFirst = this.size + this.waiting.size === 0;
     if (call.terms.isBuiltin) this.#ask(call, method, endMs, input, nowMs);
     else if (this.waiting.size === 0 && this.#hasPlace)
       this.#send(this.#calls, this.#calls.take(call), call, method, endMs, input, nowMs);
     else this.#sendBack({ call, method, endMs, input }, nowMs);
-    if (isFirst) session.watch();
+    if (!session.isWatched) session.watch();
     // A request that is alone in flight leaves at once. Other requests share a message with the rest of this turn.
-    const { size } = this;
+    const size = this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
     if (size === 1 || size - this.#streams === 1) this.#outbox.flush();
     this.services.progress.wake();
   }
@@ -243,7 +242,7 @@ export class OutgoingCalls implements ControlRequestSender {
   #sendBack(request: UnsentRequest, nowMs: number): void {
     const around = currentCall();
     const isServed = around !== undefined && this.served?.find(around.id) === around;
-    if (!isServed || isBuiltin(around.method)) return this.#queue.add(request, nowMs, this.#calls.size);
+    if (!isServed || around.isBuiltin) return this.#queue.add(request, nowMs, this.#calls.size);
     const slot = this.#firstBack + (around.id & slotMask);
     const { call, method, endMs, input } = request;
     if (this.#callsBack.isFree(slot))
@@ -445,16 +444,12 @@ export class OutgoingCalls implements ControlRequestSender {
     if (value === tooLarge)
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
     if (metadata !== undefined && !call.reportTrailers(metadata)) return;
-    if (kind === frameKind.error) call.onFailure(parseError(word, value, metadata));
-    else call.onValue(value, this.#answeredMs());
-  }
-
-  /** The arrival time of the present message, or now. The clock is read once for all answers of a message. */
-  #answeredMs(): number {
+    if (kind === frameKind.error) return call.onFailure(parseError(word, value, metadata));
+    // The clock is read once for all answers of a message.
     const session = this.#session;
-    if (!session.receiving) return this.services.clock.now();
-    if (session.readMs < 0) session.readMs = this.services.clock.now();
-    return session.readMs;
+    const nowMs = session.receiving && session.readMs >= 0 ? session.readMs : this.services.clock.now();
+    if (session.receiving) session.readMs = nowMs;
+    call.onValue(value, nowMs);
   }
 
   /** Ends every call with `reason`. Returns the grants of the calls. */

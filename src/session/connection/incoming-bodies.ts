@@ -344,7 +344,7 @@ export class IncomingBodies {
     if (start === end) return undefined;
     try {
       const value = decodeAt(bytes, start, end, regions, own, maxHeapBytes);
-      this.heapBytes = decodedHeapBytes();
+      this.heapBytes = decodedHeapBytes;
       return value;
     } catch (error) {
       if (error instanceof ValueTooLargeError) {

@@ -2,7 +2,7 @@ import type { RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
-import { firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
+import { firstBuiltin } from "../../wire/builtin.ts";
 import type { PeerLink } from "./peer-link.ts";
 
 /** A method as the session needs it: its server takes the decoded input and settles the call, now or later. */
@@ -24,7 +24,7 @@ export interface ServedMethod {
 
 /** The method with this number, a control method or one of the service table. */
 export function methodAt({ served, services }: MethodTables, number: number): ServedMethod | undefined {
-  return isBuiltin(number) ? services.builtins[number - firstBuiltin] : served.methods[number];
+  return number >= firstBuiltin ? services.builtins[number - firstBuiltin] : served.methods[number];
 }
 
 /** The part of a session that names the methods of its side. */
