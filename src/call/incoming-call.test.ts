@@ -4,7 +4,7 @@ import { IncomingCall, type Outcome } from "./incoming-call.ts";
 
 function setUp() {
   const answers: Outcome[] = [];
-  const call = new IncomingCall({ answer: (_, outcome) => answers.push(outcome) }, 0x100000, 3);
+  const call = new IncomingCall({ takeOutcome: (_, outcome) => answers.push(outcome) }, 0x100000, 3);
   return { answers, call };
 }
 
@@ -34,7 +34,11 @@ describe("incoming call", () => {
   it("tells of a handler that has not ended when the time is up, and of nothing else", () => {
     const told: IncomingCall[] = [];
     const ended = (handler: IncomingCall["handler"], before: (call: IncomingCall) => void = () => {}) => {
-      const call = new IncomingCall({ answer: () => {}, onOverdue: (late) => told.push(late) }, 0x100000, 3);
+      const call = new IncomingCall(
+        { takeOutcome: () => {}, onOverdue: (late) => told.push(late) },
+        0x100000,
+        3,
+      );
       call.handler = handler;
       before(call);
       call.onDeadline();

@@ -38,8 +38,8 @@ export type Outcome = { readonly value: unknown; readonly error?: undefined } | 
 export type HandlerBegun = "none" | "here" | "elsewhere";
 
 /** Takes the outcome of a call: the session, which sends terminal frames, or the replay store, which keeps answers. */
-export interface Answering {
-  answer(call: IncomingCall, outcome: Outcome): void;
+export interface OutcomeTaker {
+  takeOutcome(call: IncomingCall, outcome: Outcome): void;
   /** Sends the headers now, unless they have left. @throws RpcError when they exceed a limit. */
   sendHeaders?(call: IncomingCall): void;
   /** The deadline has passed and the handler has not ended. The answer follows. */
@@ -152,7 +152,7 @@ export class IncomingCall extends Timed {
   pullingUs = 0;
   /** The time in the queue after the input was complete, in whole microseconds. */
   queuedUs = 0;
-  readonly #session: Answering;
+  readonly #session: OutcomeTaker;
   #outcome: Outcome | undefined;
   #transfers = 0;
   #offered = 0;
@@ -161,7 +161,7 @@ export class IncomingCall extends Timed {
   /** The operations that the handler has started. Undefined until the first operation that outlives the handler. */
   started: CallOperations | undefined = undefined;
 
-  constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
+  constructor(session: OutcomeTaker, id: number, method: number, identity?: CallIdentity) {
     super();
     this.#session = session;
     this.id = id;
@@ -265,7 +265,7 @@ export class IncomingCall extends Timed {
     this.phase = "ended";
     this.#outcome = outcome;
     this.items?.onCallEnded(this.#abortReason);
-    if (this.#transfers === 0 && this.#offered === 0) this.#answer();
+    if (this.#transfers === 0 && this.#offered === 0) this.#giveOutcome();
     return true;
   }
 
@@ -314,7 +314,7 @@ export class IncomingCall extends Timed {
 
   endTransfer(): void {
     if (--this.#transfers > 0) return;
-    if (this.phase === "ended" && this.#offered === 0) this.#answer();
+    if (this.phase === "ended" && this.#offered === 0) this.#giveOutcome();
     this.onStill?.();
   }
 
@@ -327,15 +327,16 @@ export class IncomingCall extends Timed {
   }
 
   endOffer(): void {
-    if (--this.#offered === 0 && this.#transfers === 0 && this.phase === "ended") this.#answer();
+    if (--this.#offered === 0 && this.#transfers === 0 && this.phase === "ended") this.#giveOutcome();
   }
 
-  #answer(): void {
+  /** Nothing touches the caller's memory any more: the outcome goes to the session. */
+  #giveOutcome(): void {
     this.phase = "answered";
     const outcome = this.#outcome as Outcome;
     // The call no longer keeps the handler's value.
     this.#outcome = undefined;
-    this.#session.answer(this, outcome);
+    this.#session.takeOutcome(this, outcome);
     this.onAnswered?.();
   }
 

@@ -65,7 +65,7 @@ export class Gate {
       this.wheel.disarm(ended);
       outcome = with_;
     };
-    const call = new IncomingCall({ answer }, ++this.#calls, 0);
+    const call = new IncomingCall({ takeOutcome: answer }, ++this.#calls, 0);
     call.priority = priority;
     call.bodyBytes = bytes;
     call.startedMs = this.#clock.now();

@@ -318,10 +318,10 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
         const checked = this.#output.validate(this.isOneWay ? undefined : value);
         if (checked instanceof Promise) {
           checked
-            .then((verdict) => this.#answer(call, session, verdict))
+            .then((verdict) => this.#endWithChecked(call, session, verdict))
             .catch((error: unknown) => this.#onThrown(call, session, error));
         } else if (checked.issues === undefined) call.settle({ value: checked.value });
-        else this.#answer(call, session, checked);
+        else this.#endWithChecked(call, session, checked);
       } catch (error) {
         this.#onThrown(call, session, error);
       }
@@ -353,7 +353,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     this.#onThrown(call, session, error);
   }
 
-  #answer(call: IncomingCall, session: PeerLink, output: Validation<unknown>): void {
+  #endWithChecked(call: IncomingCall, session: PeerLink, output: Validation<unknown>): void {
     if (output.issues !== undefined) {
       this.#onThrown(call, session, new TypeError(formatIssues("output", output.issues)));
     } else call.settle({ value: output.value });

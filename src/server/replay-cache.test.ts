@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { FakeClock } from "../base/time/fake-clock.test-support.ts";
-import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { IncomingCall, type Outcome, type OutcomeTaker } from "../call/incoming-call.ts";
 import { type Identity, identityOfProcess, identityOfPsk } from "../security/identity.ts";
 import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
@@ -24,10 +24,10 @@ function setUp(limits: Partial<EngineLimits> = {}, bindsIdentity = false) {
       services: host,
       clock,
       state: "open",
-      answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
+      takeOutcome: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
       onOverdue: () => {},
     };
-    return session as unknown as PeerLink & { state: string } & Answering;
+    return session as unknown as PeerLink & { state: string } & OutcomeTaker;
   };
   const ask = (
     sequence: number,

@@ -14,7 +14,7 @@ function setUp() {
   const session = {
     services,
     clock: services.clock,
-    answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
+    takeOutcome: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
   } as unknown as PeerLink;
   const request = () => new IncomingCall(session, 1, 0);
   const first = request();

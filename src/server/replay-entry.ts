@@ -1,12 +1,12 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import {
-  type Answering,
   type AnswerMetadata,
   type Awaited,
   type EndWording,
   handlerWording,
   IncomingCall,
   type Outcome,
+  type OutcomeTaker,
 } from "../call/incoming-call.ts";
 import { answerError } from "../session/calls/call-errors.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
@@ -40,7 +40,7 @@ interface Answer {
  * come back. It is aborted when the caller cancels, when the latest deadline passes, and when the engine closes. It is
  * also aborted when no request has waited for as long as answers are kept.
  */
-export class ReplayEntry implements Answering, Awaited {
+export class ReplayEntry implements OutcomeTaker, Awaited {
   readonly caller: bigint;
   readonly sequence: number;
   /** The call that the handler serves. */
@@ -145,7 +145,7 @@ export class ReplayEntry implements Answering, Awaited {
     if (endMs < this.call.deadlineMs) wheel.arm(this.call, endMs);
   }
 
-  answer(call: IncomingCall, outcome: Outcome): void {
+  takeOutcome(call: IncomingCall, outcome: Outcome): void {
     this.#session.services.wheel.disarm(call);
     const begun = call.handler !== "none";
     const sent = begun ? this.#keep(outcome) : outcome;

@@ -13,7 +13,7 @@ const key = 0xfeed_0000_8000_0001n;
 function setUp({ ours = 8, theirs = 8, segments = [10_000] } = {}) {
   const { port, session, exchange } = open({}, { immediateBytes: theirs });
   port.immediateBytes = ours;
-  const call = new IncomingCall({ answer() {} }, 1 << 20, 0);
+  const call = new IncomingCall({ takeOutcome() {} }, 1 << 20, 0);
   const described = segments.map((bytes, index) => ({
     key: key + BigInt(index),
     address: 0n,

@@ -20,7 +20,7 @@ function setUp() {
     onLanded: () => {},
   };
   const route = way as PeerLink;
-  const call = new IncomingCall({ answer: () => {} }, 1 << 20, 0);
+  const call = new IncomingCall({ takeOutcome: () => {} }, 1 << 20, 0);
   const segments = [{ key: 5n, address: 0n, bytes: 100 }];
   const remote = new RemoteRegion(call, { bytes: 100, access: 3, segments });
   return { port, route, call, remote };

@@ -28,7 +28,7 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
     onLanded: (op, bytes) => void landed.push([op, bytes]),
   };
   const route = way as PeerLink;
-  const call = new IncomingCall({ answer: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
+  const call = new IncomingCall({ takeOutcome: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
   const remote = new RemoteRegion(call, {
     bytes,
     access: access[granted],

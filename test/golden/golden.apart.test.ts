@@ -277,7 +277,7 @@ describe("golden vectors", () => {
           ?.frames ?? [];
       if (frame === undefined) expect.fail(`there is no vector of ${name}`);
       const answers: Outcome[] = [];
-      const session = { answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome) };
+      const session = { takeOutcome: (_: IncomingCall, outcome: Outcome) => answers.push(outcome) };
       const call = new IncomingCall(session, frame.callId, number);
       const input = (fromJson(frame.body) as unknown[]).map((part) =>
         part instanceof RegionMeaning ? new RemoteRegion(call, part) : part,

@@ -165,8 +165,8 @@ export class Exchange implements SessionPart, PeerLink {
     return new ControlRequest(this.outgoing, method, input, options).promise;
   }
 
-  answer(call: IncomingCall, outcome: Outcome): void {
-    this.incoming.answer(call, outcome);
+  takeOutcome(call: IncomingCall, outcome: Outcome): void {
+    this.incoming.takeOutcome(call, outcome);
   }
 
   onOverdue(call: IncomingCall): void {

@@ -5,7 +5,12 @@ import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { reportIncoming } from "../../call/call-phases.ts";
-import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
+import {
+  type AnswerMetadata,
+  IncomingCall,
+  type Outcome,
+  type OutcomeTaker,
+} from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { type ItemDirections, methodAt, type ServedMethod } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
@@ -45,7 +50,7 @@ const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
 
 /** The calls that this side serves in one session. */
-export class IncomingCalls implements Answering {
+export class IncomingCalls implements OutcomeTaker {
   readonly #session: SessionContext;
   readonly #peer: PeerLink;
   /** A view of the port's slab. */
@@ -320,16 +325,17 @@ export class IncomingCalls implements Answering {
     countOverdue(this.#session, call);
   }
 
-  answer(call: IncomingCall, outcome: Outcome): void {
+  takeOutcome(call: IncomingCall, outcome: Outcome): void {
     // The last answer of a batch sends the batch. While a message is taken apart, more answers may follow. Such answers
     // leave at the end of the turn.
     const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
-    this.#send(call, outcome);
+    this.#sendTerminal(call, outcome);
     if (last) this.#outbox.flush();
     this.#session.services.progress.wake();
   }
 
-  #send(call: IncomingCall, outcome: Outcome): void {
+  /** Sends the terminal frame of a call: its answer or its error. */
+  #sendTerminal(call: IncomingCall, outcome: Outcome): void {
     const session = this.#session;
     const slot = call.id & slotMask;
     const isUsers = slot < session.services.limits.maxRequests;

@@ -4,7 +4,7 @@ import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
-import type { Answering } from "../../call/incoming-call.ts";
+import type { OutcomeTaker } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
@@ -39,7 +39,7 @@ export interface LinkServices {
  * One peer, as handlers and transfers see it: its identity, its grants, and the way to send it requests. A session
  * implements this. Code that serves a peer or sends it requests needs no more of the session.
  */
-export interface PeerLink extends TransferRoute, Answering {
+export interface PeerLink extends TransferRoute, OutcomeTaker {
   /** The peer's URL, or the known part of it. */
   readonly peerName: string;
   /** The proven identity of the peer; undefined for a peer without one. */
@@ -57,7 +57,7 @@ export interface PeerLink extends TransferRoute, Answering {
   readonly sealedOwner?: SealedOwner | undefined;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
-  onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;
+  onOverdue(call: Parameters<NonNullable<OutcomeTaker["onOverdue"]>>[0]): void;
   /**
    * The refusal of a method, `service/method`, or of a control request of that name; undefined if the peer may call it.
    */

@@ -20,7 +20,11 @@ it("a peer that borrows again and again has 256 regions at most, and others are 
   const borrow = (from: PeerLink, ticket: number) =>
     new Promise<string>((resolve) => {
       const answer = (_: IncomingCall, { error }: Outcome) => resolve(error?.code ?? "ok");
-      method.serve(new IncomingCall({ answer }, 1, 0), from, [new Uint8Array(16), 7n, BigInt(ticket)]);
+      method.serve(new IncomingCall({ takeOutcome: answer }, 1, 0), from, [
+        new Uint8Array(16),
+        7n,
+        BigInt(ticket),
+      ]);
     });
   const greedy = peer();
   for (let ticket = 0; ticket < 256; ticket++) expect(await borrow(greedy, ticket)).toBe("ok");

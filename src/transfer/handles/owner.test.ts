@@ -25,7 +25,11 @@ function lending(access: Access) {
   const ask = (method: ServedMethod, input: readonly unknown[]): Promise<string> =>
     new Promise((resolve) => {
       const answer = (_: IncomingCall, { error }: Outcome) => resolve(error?.code ?? "ok");
-      method.serve(new IncomingCall({ answer }, 1, 0), { grants: lent } as unknown as PeerLink, input);
+      method.serve(
+        new IncomingCall({ takeOutcome: answer }, 1, 0),
+        { grants: lent } as unknown as PeerLink,
+        input,
+      );
     });
   return { ask };
 }

@@ -191,7 +191,11 @@ export class SealedPair {
         if (error === undefined) resolve(this.onAnswer(method, value));
         else reject(error);
       };
-      const call = new IncomingCall({ answer } as ConstructorParameters<typeof IncomingCall>[0], 1, 0);
+      const call = new IncomingCall(
+        { takeOutcome: answer } as ConstructorParameters<typeof IncomingCall>[0],
+        1,
+        0,
+      );
       this.served.push(call);
       methods[method]?.serve(call, this.#ownerLink, sent);
     });
