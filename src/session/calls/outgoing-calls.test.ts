@@ -64,6 +64,16 @@ describe("calls that are made", () => {
     expect(all.port.frames.map(({ word }) => word)).toEqual([1, 1, 1, 0xffff_ffff]);
   });
 
+  it("make their session watched, also while they wait for a place, and leave it alone where it is", () => {
+    for (const requests of [peerGreeting.requests, 0]) {
+      const all = open(undefined, { requests });
+      all.session.isWatched = false;
+      for (let count = 0; count < 3; count++) all.outgoing.request(new FakeCall(), 1, laterMs, undefined);
+      expect(all.outgoing.waiting.size).toBe(requests === 0 ? 3 : 0);
+      expect(all.host.watched).toEqual([all.session]);
+    }
+  });
+
   it("count an answer to a number that is no more, and go on", () => {
     const all = made();
     const answer = { kind: frameKind.response, callId: all.call.id, body: 1 };
