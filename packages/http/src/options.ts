@@ -81,6 +81,11 @@ export interface HttpOptions {
   readonly requestHeaders?: readonly string[] | undefined;
   /** The pages of other origins that may call. Default: none may. */
   readonly cors?: CorsOptions | undefined;
+  /**
+   * Answers GET of `/livez` and `/readyz` below `prefix`, for probes. `/livez` is 200 while the process answers, and
+   * `/readyz` until the handler closes, and where a function is given, while it returns true. Default false.
+   */
+  readonly health?: boolean | (() => boolean | Promise<boolean>) | undefined;
   /** Bounds of what clients may ask for. */
   readonly limits?: { readonly [K in keyof HttpLimits]?: HttpLimits[K] | undefined } | undefined;
   /**
@@ -152,6 +157,11 @@ const httpFields = {
   prefix: prefixField,
   requestHeaders: list(headerField, 0, 64),
   cors: checkedBy((where, name, value) => resolveNested(where, name, value, corsFields)),
+  health: checkedBy((where, name, value) =>
+    typeof value === "boolean" || typeof value === "function"
+      ? (value as NonNullable<HttpOptions["health"]>)
+      : fail(TypeError, where, name, "true, false, or a function that says whether it is ready", value),
+  ),
   limits: group(limitFields),
   onError: callback<(error: unknown) => void>((error) => console.error("cinnabar-http:", error)),
   engine: anything<NonNullable<HttpOptions["engine"]>>(),
@@ -170,10 +180,11 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
     limits,
     engine = {},
   } = resolved;
+  const { health = false, onError } = resolved;
   if (cors?.credentials === true && cors.origins === "*")
     throw new TypeError('httpHandler: cors: credentials need named origins; origins is "*"');
   return {
-    ...{ services, allow, safe, prefix, requestHeaders, engine, onError: resolved.onError },
+    ...{ services, allow, safe, prefix, requestHeaders, engine, health, onError },
     cors: cors as CorsOptions | undefined,
     limits: limits as HttpLimits,
   };

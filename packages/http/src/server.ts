@@ -84,12 +84,14 @@ export class HttpServer {
   }
 
   async #route(request: HttpRequest): Promise<HttpAnswer> {
+    const isGet = request.method === "GET" || request.method === "HEAD";
+    const probe = isGet ? await this.#probe(request.path) : undefined;
+    if (probe !== undefined) return probe;
     if (this.#isClosed) throw new Refusal("unavailable", "the server closes");
     if (request.method === "OPTIONS") return this.#origins.preflight(request);
     this.#origins.assertAllowed(request);
     const method = this.#methods.find(request.path);
     if (method === undefined) throw new Refusal("unimplemented", "there is no such method", 404);
-    const isGet = request.method === "GET" || request.method === "HEAD";
     if (!(isGet && method.isSafe) && request.method !== "POST") {
       const verbs = method.isSafe ? "GET, HEAD, POST" : "POST";
       throw new Refusal("unimplemented", `the method takes ${verbs}`, 405, [["allow", verbs]]);
@@ -101,6 +103,20 @@ export class HttpServer {
     } finally {
       end();
     }
+  }
+
+  /** The answer to a probe of health; undefined for any other path. */
+  async #probe(path: string): Promise<HttpAnswer | undefined> {
+    const { health, prefix } = this.#options;
+    const isReadiness = path === `${prefix}/readyz`;
+    if (health === false || !(isReadiness || path === `${prefix}/livez`)) return undefined;
+    const isWell =
+      !isReadiness || (!this.#isClosed && (health === true || (await Promise.resolve(health())) === true));
+    const headers = [
+      ["content-type", "text/plain; charset=utf-8"],
+      ["cache-control", "no-store"],
+    ] as const;
+    return { status: isWell ? 200 : 503, headers, body: isWell ? "ok\n" : "not ready\n" };
   }
 
   async #call(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {

@@ -334,6 +334,37 @@ describe("what is not reachable", () => {
   });
 });
 
+describe("probes of health", () => {
+  const probe = async (handler: (request: Request) => Promise<Response>, path: string) => {
+    const response = await handler(new Request(`${base}/${path}`));
+    return [response.status, await response.text()];
+  };
+
+  it("are answered where they are wanted, at any time", async () => {
+    const { handler } = serve({ health: true, prefix: "/api" });
+    expect(await probe(handler, "api/livez")).toEqual([200, "ok\n"]);
+    expect(await probe(handler, "api/readyz")).toEqual([200, "ok\n"]);
+    await handler.close();
+    expect(await probe(handler, "api/livez")).toEqual([200, "ok\n"]);
+    expect(await probe(handler, "api/readyz")).toEqual([503, "not ready\n"]);
+    expect((await serve().handler(new Request(`${base}/livez`))).status).toBe(404);
+  });
+
+  it("ask a function, whose failure is reported", async () => {
+    let isReady: () => boolean | Promise<boolean> = () => false;
+    const errors: unknown[] = [];
+    const { handler } = serve({ health: () => isReady(), onError: (error) => errors.push(error) });
+    expect(await probe(handler, "readyz")).toEqual([503, "not ready\n"]);
+    isReady = async () => true;
+    expect(await probe(handler, "readyz")).toEqual([200, "ok\n"]);
+    isReady = () => {
+      throw new Error("no database");
+    };
+    expect((await probe(handler, "readyz"))[0]).toBe(500);
+    expect(String(errors)).toContain("no database");
+  });
+});
+
 describe("JSON of a stranger", () => {
   const nested = (depth: number) => `{"a":${"[".repeat(depth - 1)}${"]".repeat(depth - 1)}}`;
 

@@ -1,0 +1,237 @@
+import { jsonSchemaOf } from "cinnabar/inspect";
+import {
+  checkedBy,
+  type FieldsOf,
+  fail,
+  isImplementation,
+  list,
+  required,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
+import type { AnyMethod, AnyService, ErrorDeclaration, Implementation } from "cinnabar/standard";
+import { connectName, statusOfCode } from "./connect-codes.ts";
+import { isVoid } from "./json/form.ts";
+import type { RemoteService } from "./options.ts";
+
+/** Options of `openApi`. Those of `httpHandler` with the same names fit as they are. */
+export interface OpenApiOptions {
+  /** The services, as `httpHandler` takes them, or their contracts. */
+  readonly services: readonly (AnyService | Implementation | RemoteService)[];
+  /** The methods that are described. */
+  readonly allow: readonly string[];
+  /** Those of `allow` that GET calls, too. Default: none. */
+  readonly safe?: readonly string[] | undefined;
+  /** The path before the name of the service. Default: none. */
+  readonly prefix?: string | undefined;
+  /** The name of the interface. */
+  readonly title: string;
+  /** The version of the interface. */
+  readonly version: string;
+}
+
+/** A document of OpenAPI 3.1, as plain data. */
+export interface OpenApiDocument {
+  readonly openapi: "3.1.0";
+  readonly info: { readonly title: string; readonly version: string };
+  readonly paths: Readonly<Record<string, Json>>;
+  readonly components: { readonly schemas: Readonly<Record<string, Json>> };
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const serviceOf = checkedBy((where, name, value): AnyService => {
+  const given = (value ?? {}) as Partial<AnyService & Implementation & RemoteService>;
+  const service = isImplementation(value) ? value.service : (given.service ?? given);
+  if (typeof service.name === "string" && typeof service.methods === "object") return service as AnyService;
+  return fail(TypeError, where, name, "a service, or what httpHandler takes", value);
+});
+
+const openApiFields = {
+  services: required(list(serviceOf, 1)),
+  allow: required(list(text(3, 300), 1)),
+  safe: list(text(3, 300)),
+  prefix: text(0, 300),
+  title: required(text(1, 300)),
+  version: required(text(1, 100)),
+} satisfies FieldsOf<OpenApiOptions>;
+
+/**
+ * Describes methods as OpenAPI 3.1: their inputs, outputs and declared errors by the JSON Schemas of the contract.
+ * Examples are those of the schemas, such as `z.string().meta({ examples: ["Ada"] })`.
+ *
+ * @throws TypeError for bad options, and for a name that is no method.
+ *
+ * @example
+ * await writeFile("openapi.json", JSON.stringify(openApi({ ...options, title: "Files", version: "1.0.0" })));
+ */
+export function openApi(options: OpenApiOptions): OpenApiDocument {
+  const {
+    services,
+    allow,
+    safe = [],
+    prefix = "",
+    title,
+    version,
+  } = resolveOptions("openApi", options, openApiFields);
+  const methods = new Map<string, readonly [service: string, name: string, method: AnyMethod]>();
+  for (const service of services)
+    for (const [name, method] of Object.entries(service.methods))
+      methods.set(`${service.name}/${name}`, [service.name, name, method]);
+  const schemas: Record<string, Json> = { Error: errorSchema };
+  const paths: Record<string, Json> = {};
+  for (const path of allow) {
+    const found = methods.get(path);
+    if (found === undefined) throw new TypeError(`openApi: allow names "${path}", which no service has`);
+    const [service, name, method] = found;
+    const described = new DescribedMethod(service, name, method, schemas);
+    paths[`${prefix}/${path}`] = {
+      ...(safe.includes(path) ? { get: described.get() } : {}),
+      post: described.post(),
+    };
+  }
+  return { openapi: "3.1.0", info: { title, version }, paths, components: { schemas } };
+}
+
+const reference = (name: string): Json => ({ $ref: `#/components/schemas/${name}` });
+const json = (schema: Json): Json => ({ "application/json": { schema } });
+
+/** Connect's error without declared data. */
+const errorSchema: Json = {
+  type: "object",
+  properties: {
+    code: {
+      type: "string",
+      enum: Object.keys(statusOfCode).map((code) => connectName(code as keyof typeof statusOfCode)),
+    },
+    message: { type: "string" },
+    details: { type: "array", items: { type: "object" } },
+  },
+  required: ["code"],
+};
+
+class DescribedMethod {
+  readonly #id: string;
+  readonly #service: string;
+  readonly #name: string;
+  readonly #method: AnyMethod;
+  readonly #schemas: Record<string, Json>;
+
+  constructor(service: string, name: string, method: AnyMethod, schemas: Record<string, Json>) {
+    // Components have no slash in their names.
+    this.#id = `${service.replaceAll("/", "_")}.${name}`;
+    this.#service = service;
+    this.#name = name;
+    this.#method = method;
+    this.#schemas = schemas;
+  }
+
+  post(): Json {
+    const { input } = this.#method;
+    const body = isVoid(input) ? {} : { requestBody: { required: true, content: json(this.#input()) } };
+    return { ...this.#common("post"), ...body, responses: this.#responses() };
+  }
+
+  get(): Json {
+    const message = { name: "message", in: "query", content: json(this.#input()) };
+    const required = { ...message, required: true };
+    const parameters = isVoid(this.#method.input) ? [] : [required];
+    return { ...this.#common("get", parameters), responses: this.#responses() };
+  }
+
+  #common(verb: string, parameters: readonly Json[] = []): Json {
+    const timeout = {
+      name: "connect-timeout-ms",
+      in: "header",
+      description: "the deadline in milliseconds",
+      schema: { type: "integer", minimum: 1 },
+    };
+    return {
+      operationId: verb === "post" ? this.#id : `${this.#id}.${verb}`,
+      summary: this.#name,
+      tags: [this.#service],
+      parameters: [...parameters, timeout],
+    };
+  }
+
+  #input(): Json {
+    return this.#component("input", jsonSchemaOf(this.#method.input, "input"));
+  }
+
+  #responses(): Json {
+    const { kind, output, errors } = this.#method;
+    const schema = isVoid(output)
+      ? { type: "object" }
+      : this.#component(kind === "serverStream" ? "item" : "output", jsonSchemaOf(output, "output"));
+    const success =
+      kind === "serverStream"
+        ? {
+            description: "the items as events",
+            content: { "text/event-stream": { schema } },
+          }
+        : { description: "the output", content: json(schema) };
+    const byStatus = new Map<number, [reason: string, declared: ErrorDeclaration][]>();
+    for (const [reason, declared] of Object.entries(errors)) {
+      const status = statusOfCode[declared.code];
+      byStatus.set(status, [...(byStatus.get(status) ?? []), [reason, declared]]);
+    }
+    const failures = [...byStatus].map(([status, declared]) => [
+      String(status),
+      {
+        description: declared.map(([reason]) => reason).join(", "),
+        // The status has other errors of the same code, too.
+        content: json({ anyOf: [...declared.map((one) => this.#error(...one)), reference("Error")] }),
+      },
+    ]);
+    const others = { description: "any other error", content: json(reference("Error")) };
+    return { "200": success, ...Object.fromEntries(failures), default: others };
+  }
+
+  #error(reason: string, { code, data }: ErrorDeclaration): Json {
+    const detail = {
+      type: "object",
+      properties: {
+        type: { const: "google.protobuf.Struct" },
+        value: { type: "string", contentEncoding: "base64" },
+        debug: {
+          type: "object",
+          properties: {
+            reason: { const: reason },
+            ...(isVoid(data) ? {} : { data: this.#component(reason, jsonSchemaOf(data, "output")) }),
+          },
+          required: ["reason", ...(isVoid(data) ? [] : ["data"])],
+        },
+      },
+      required: ["type", "value", "debug"],
+    };
+    return {
+      type: "object",
+      properties: {
+        code: { const: connectName(code) },
+        message: { type: "string" },
+        details: { type: "array", items: detail, minItems: 1, maxItems: 1 },
+      },
+      required: ["code", "details"],
+    };
+  }
+
+  /** A schema as a component, so that its references lead into itself. */
+  #component(part: string, schema: Json): Json {
+    const name = `${this.#id}.${part}`;
+    this.#schemas[name] = withReferences(schema, `#/components/schemas/${name}`) as Json;
+    return reference(name);
+  }
+}
+
+/** A schema whose references within itself begin at `root`. */
+function withReferences(part: unknown, root: string): unknown {
+  if (Array.isArray(part)) return part.map((each) => withReferences(each, root));
+  if (typeof part !== "object" || part === null) return part;
+  return Object.fromEntries(
+    Object.entries(part).map(([key, value]) =>
+      key === "$ref" && typeof value === "string" && value.startsWith("#")
+        ? [key, root + value.slice(1)]
+        : [key, withReferences(value, root)],
+    ),
+  );
+}
