@@ -2,7 +2,8 @@ import { afterAll, expect, it } from "vitest";
 import { Project, tool } from "./support/project.ts";
 
 const project = new Project("http");
-for (const program of ["http-connect", "http-servers", "http-fetch"]) project.copy(`${program}.mjs`);
+for (const program of ["http-connect", "http-servers", "http-fetch", "http-openapi"])
+  project.copy(`${program}.mjs`);
 afterAll(() => project.remove());
 
 // connect-node needs Node 22.
@@ -30,6 +31,15 @@ it("stands beside other routes in Fastify, Express and Hono", () => {
   const { stdout, stderr } = project.node(["http-servers.mjs"], { node });
   const lines = ["fastify", "express", "hono"].map((name) => `${name} true cancelled true 404`);
   expect(stdout, stderr).toBe([...lines, "closed", ""].join("\n"));
+});
+
+it("describes methods so that Redocly's validator finds no fault", () => {
+  const { stdout, stderr } = project.node(["http-openapi.mjs"], { node });
+  expect(stderr).toBe("");
+  project.write("openapi.json", stdout);
+  const args = [tool("@redocly/cli", "bin/cli.js"), "lint", "--extends=spec", "openapi.json"];
+  const linted = project.node(args, { node, env: { REDOCLY_TELEMETRY: "off" } });
+  expect(linted.status, linted.stdout + linted.stderr).toBe(0);
 });
 
 it.each([

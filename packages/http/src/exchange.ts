@@ -35,7 +35,7 @@ export interface HttpAnswer {
   /** Names in lower case. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** A text is UTF-8. */
-  readonly body: string | ItemsBody | undefined;
+  readonly body: string | Uint8Array | ItemsBody | undefined;
 }
 
 /** Answers a request. It never rejects. */

@@ -69,8 +69,11 @@ function requestOf({ method, url, headers, body, signal }: Request): HttpRequest
   };
 }
 
-function bodyOf(body: HttpAnswer["body"]): ReadableStream<Uint8Array> | string | null {
+function bodyOf(
+  body: HttpAnswer["body"],
+): ReadableStream<Uint8Array> | string | Uint8Array<ArrayBuffer> | null {
   if (body === undefined || typeof body === "string") return body ?? null;
+  if (body instanceof Uint8Array) return body as Uint8Array<ArrayBuffer>;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
@@ -86,6 +89,6 @@ function bodyOf(body: HttpAnswer["body"]): ReadableStream<Uint8Array> | string |
 }
 
 function discarded(body: HttpAnswer["body"]): null {
-  if (typeof body === "object") body.cancel();
+  if (typeof body === "object" && !(body instanceof Uint8Array)) body.cancel();
   return null;
 }

@@ -119,7 +119,7 @@ async function send(
   response: ServerResponse,
   gone: AbortSignal,
 ): Promise<void> {
-  const isStream = typeof body === "object";
+  const isStream = typeof body === "object" && !(body instanceof Uint8Array);
   if (gone.aborted || (isStream && request.method === "HEAD")) {
     if (isStream) body.cancel();
     if (gone.aborted) return;
@@ -129,7 +129,7 @@ async function send(
     const former = fields[name];
     fields[name] = former === undefined ? value : [former, value].flat();
   }
-  if (typeof body === "string") fields["content-length"] = String(Buffer.byteLength(body));
+  if (body !== undefined && !isStream) fields["content-length"] = String(Buffer.byteLength(body));
   response.writeHead(status, fields);
   response.once("finish", () => endRequest(request));
   if (request.method === "HEAD" || body === undefined) response.end();

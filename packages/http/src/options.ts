@@ -86,6 +86,12 @@ export interface HttpOptions {
    * `/readyz` until the handler closes, and where a function is given, while it returns true. Default false.
    */
   readonly health?: boolean | (() => boolean | Promise<boolean>) | undefined;
+  /**
+   * Whether outputs of at least 1 KiB are compressed by gzip for clients that take it. Streams are not. Set false where
+   * a proxy compresses, or where an output has a secret beside text that a stranger chooses: its length gives the
+   * secret away. Default true.
+   */
+  readonly compress?: boolean | undefined;
   /** Bounds of what clients may ask for. */
   readonly limits?: { readonly [K in keyof HttpLimits]?: HttpLimits[K] | undefined } | undefined;
   /**
@@ -162,6 +168,7 @@ const httpFields = {
       ? (value as NonNullable<HttpOptions["health"]>)
       : fail(TypeError, where, name, "true, false, or a function that says whether it is ready", value),
   ),
+  compress: boolean(true),
   limits: group(limitFields),
   onError: callback<(error: unknown) => void>((error) => console.error("cinnabar-http:", error)),
   engine: anything<NonNullable<HttpOptions["engine"]>>(),
@@ -184,7 +191,17 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
   if (cors?.credentials === true && cors.origins === "*")
     throw new TypeError('httpHandler: cors: credentials need named origins; origins is "*"');
   return {
-    ...{ services, allow, safe, prefix, requestHeaders, engine, health, onError },
+    ...{
+      services,
+      allow,
+      safe,
+      prefix,
+      requestHeaders,
+      engine,
+      health,
+      onError,
+      compress: resolved.compress,
+    },
     cors: cors as CorsOptions | undefined,
     limits: limits as HttpLimits,
   };

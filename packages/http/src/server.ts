@@ -1,5 +1,6 @@
 import { type ItemStream, type Metadata, RpcError } from "cinnabar/standard";
 import { BodyReader } from "./body.ts";
+import { compressed } from "./compression.ts";
 import { errorAnswer, Refusal } from "./errors.ts";
 import type { HttpAnswer, HttpRequest } from "./exchange.ts";
 import { headersOf, metadataOf } from "./headers.ts";
@@ -73,6 +74,7 @@ export class HttpServer {
     let answer: HttpAnswer;
     try {
       answer = await this.#route(request);
+      if (this.#options.compress) answer = await compressed(request, answer);
     } catch (error) {
       if (!(error instanceof Refusal || error instanceof RpcError)) this.#options.onError(error);
       answer = errorAnswer(error);

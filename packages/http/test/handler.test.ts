@@ -1,3 +1,4 @@
+import { gunzipSync } from "node:zlib";
 import { Engine, type RpcCode } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type HttpOptions, httpHandler } from "../src/index.ts";
@@ -331,6 +332,41 @@ describe("what is not reachable", () => {
     await handler(post("greeter.v1/ping", {}));
     await handler.close();
     expect((await handler(post("greeter.v1/ping", {}))).status).toBe(503);
+  });
+});
+
+describe("a long output", () => {
+  const text = "x".repeat(5000);
+  const ask = (headers: Record<string, string>, value = text) => post("greeter.v1/any", { value }, headers);
+
+  it.each(["gzip", "br, GZIP;q=0.5", "x-gzip", "gzip; q=1.0"])("is compressed for %s", async (accepted) => {
+    const { handler } = serve({ cors: { origins: "*" } });
+    const response = await handler(ask({ "accept-encoding": accepted }));
+    expect([response.headers.get("content-encoding"), response.headers.get("vary")]).toEqual([
+      "gzip",
+      "accept-encoding, origin",
+    ]);
+    const bytes = Buffer.from(await response.arrayBuffer());
+    expect(bytes.byteLength).toBeLessThan(200);
+    expect(JSON.parse(gunzipSync(bytes).toString())).toEqual({ value: text });
+  });
+
+  it.each(["", "br", "gzip;q=0", "gzip;q=0.000", "gzipped", "identity"])(
+    "is not compressed for %j",
+    async (accepted) => {
+      const { handler } = serve();
+      const response = await handler(ask({ "accept-encoding": accepted }));
+      expect(response.headers.get("content-encoding")).toBe(null);
+      expect(response.headers.get("vary")).toBe("accept-encoding");
+      expect(await response.json()).toEqual({ value: text });
+    },
+  );
+
+  it("is not compressed where that is off, and a short one never", async () => {
+    const off = await serve({ compress: false }).handler(ask({ "accept-encoding": "gzip" }));
+    const short = await serve().handler(ask({ "accept-encoding": "gzip" }, "x"));
+    for (const { headers } of [off, short])
+      expect([headers.get("content-encoding"), headers.get("vary")]).toEqual([null, null]);
   });
 });
 

@@ -81,6 +81,11 @@ describe("node:http", () => {
     expect(got.stdout).toBe('{"text":"Hello, Zoë"}');
     const head = await run("curl", ["-sS", "-I", `${url}?message=%7B%22name%22%3A%22a%22%7D`]);
     expect(head.stdout).toContain("content-length: 19\r\n");
+    const any = `http://127.0.0.1:${port}/greeter.v1/any`;
+    const long = JSON.stringify({ value: "x".repeat(5000) });
+    const compressed = await run("curl", ["-sS", "--compressed", "-D", "-", ...json, "-d", long, any]);
+    expect(compressed.stdout).toMatch(/\r\ncontent-encoding: gzip\r\ncontent-length: \d\d\r\n/);
+    expect(compressed.stdout.endsWith(`\r\n\r\n${long}`)).toBe(true);
     const form = await run("curl", ["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-d", "name=a", url]);
     expect(form.stdout).toBe("415");
   });
