@@ -13,6 +13,7 @@ it("serves Connect's own clients: unary calls, GET, errors with details, deadlin
   const { stdout, stderr } = project.node(["http-connect.mjs"], { node });
   const calls = [
     "  echo Zoë 1152921504606846976n [ 251, 255 ] [ 'in', '3' ]",
+    "  long 5000",
     "  empty true",
     "  get a&b=c [ 'GET' ]",
     '  declared NotFound | declared error Taken | {"reason":"Taken","data":{"by":"Ada","list":[1,null]}}',

@@ -170,7 +170,9 @@ export class HttpServer {
     } catch (error) {
       end();
       // A stream of envelopes has the status 200 in any case.
-      if (!isEnveloped || !(error instanceof Refusal)) throw error;
+      if (!isEnveloped) throw error;
+      if (error instanceof RpcError) return envelopes.failed(error);
+      if (!(error instanceof Refusal)) throw error;
       const { code, message } = error;
       return envelopes.failed(new RpcError({ code, message, origin: "remote" }));
     }

@@ -99,8 +99,13 @@ describe("a stream of envelopes", () => {
     ]);
   });
 
-  it("ends at the client's deadline", async () => {
+  it("ends at the client's deadline, also where it has passed already", async () => {
     const { handler } = serve();
+    const late = await handler(open(envelope({ to: 1 }), { "connect-timeout-ms": "0" }));
+    expect([late.status, await messagesOf(late)]).toEqual([
+      200,
+      [[2, { error: { code: "deadline_exceeded", message: "the deadline has passed" } }]],
+    ]);
     const request = new Request(`${base}/endless`, {
       method: "POST",
       headers: { "content-type": "application/connect+json", "connect-timeout-ms": "100" },

@@ -149,6 +149,7 @@ for (const [name, transport] of Object.entries(transports)) {
   };
   const back = await client.echo({ text: "Zoë", count: 2n ** 60n, raw: Uint8Array.of(251, 255) }, options);
   log("echo", back.text, back.count, [...back.raw], heard);
+  log("long", (await client.echo({ text: "x".repeat(5000) })).text.length);
   log("empty", (await client.echo({})).text === "");
   const before = methods.length;
   log("get", (await client.read({ text: "a&b=c" })).text, methods.slice(before));
