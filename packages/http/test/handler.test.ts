@@ -236,7 +236,9 @@ describe("a failed call", () => {
 describe("time", () => {
   it("ends a call at the client's deadline, and its handler's signal fires", async () => {
     const { handler, seen } = serve();
-    const response = await handler(post("greeter.v1/wait", {}, { "connect-timeout-ms": "50" }));
+    // The engine is open then, so that the handler begins in time.
+    await handler(post("greeter.v1/ping", {}));
+    const response = await handler(post("greeter.v1/wait", {}, { "connect-timeout-ms": "1500" }));
     expect(await told(response)).toMatchObject({ status: 504, json: { code: "deadline_exceeded" } });
     // The caller's cancellation and the handler's own deadline race.
     await expect.poll(() => seen.stopped).toEqual([expect.stringMatching(/^(deadline_exceeded|cancelled)$/)]);
