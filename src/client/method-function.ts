@@ -1,7 +1,9 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallResult } from "../contract/infer.ts";
+import { type JsonSchema, jsonSchemaOf } from "../contract/json-schema.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import { type Schema, validate } from "../contract/schema.ts";
+import type { Schema } from "../contract/schema.ts";
+import { isOptionalZod } from "../contract/zod-validator.ts";
 import { isCallOption } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 
@@ -15,7 +17,7 @@ export function withOptions<Options>(
   { takesNothing, path, input }: ClientMethod,
   call: (input: unknown, options?: Options) => unknown,
 ): object {
-  if (!takesNothing && !acceptsNothing(input)) return call;
+  if (!takesNothing && !isOptionalZod(input)) return call;
   if (!takesNothing)
     return (value: unknown, options?: Options) => {
       if (options === undefined) refuseOptions(path, input, value);
@@ -45,31 +47,29 @@ function refuse(surplus: unknown, path: string): void {
     throw new TypeError(`call: ${path} takes no input; its options come in that place`);
 }
 
-/** Whether callers may leave the input out. */
-function acceptsNothing(input: Schema): boolean {
-  try {
-    const verdict = validate(input, undefined);
-    if (!(verdict instanceof Promise)) return verdict.issues === undefined;
-    verdict.catch(() => {});
-    return false;
-  } catch {
-    return false;
-  }
-}
-
-/** Options that replace an optional input would be lost if the schema drops unknown fields. */
+/**
+ * Options that replace an optional input would be lost if the schema drops unknown fields. The schema's form decides,
+ * because a validation would run the user's refinements. Forms that are not known are accepted.
+ */
 function refuseOptions(path: string, input: Schema, value: unknown): void {
   if (typeof value !== "object" || value === null) return;
   const names = Object.keys(value);
-  if (names.length === 0 || !names.every(isCallOption)) return;
-  const verdict = validate(input, value);
-  if (verdict instanceof Promise) return void verdict.catch(() => {});
-  const kept = verdict.issues === undefined ? verdict.value : value;
-  if (typeof kept !== "object" || kept === null || names.some((name) => Object.hasOwn(kept, name))) return;
+  if (names.length === 0 || !names.every(isCallOption) || mayHold(jsonSchemaOf(input, "input"), names))
+    return;
   const method = path.slice(path.lastIndexOf("/") + 1);
   throw new TypeError(
     `call: ${names.join(", ")} came in the place of the input of ${path}; options are the second argument: ${method}(undefined, { ${names[0]}: … })`,
   );
+}
+
+/** Whether values of this JSON Schema may have a field of these names. */
+function mayHold(
+  { type, anyOf, properties = {}, additionalProperties = false }: JsonSchema,
+  names: string[],
+): boolean {
+  if (Array.isArray(anyOf)) return anyOf.some((option: JsonSchema) => mayHold(option, names));
+  if (type !== "object") return type === undefined;
+  return additionalProperties !== false || names.some((name) => Object.hasOwn(properties as object, name));
 }
 
 /** A call's outcome as a value: the output or the RpcError. Other errors are thrown. */

@@ -15,6 +15,8 @@ type ZodValidator = StandardSchemaV1["~standard"];
 interface ZodNode {
   readonly _zod: {
     readonly def: Readonly<Record<string, unknown>> & { readonly type?: string; readonly check?: string };
+    /** "optional" and, in later releases, "defaulted": the value may be left out. */
+    readonly optin?: string | undefined;
     run?(payload: object, context: object): unknown;
   };
 }
@@ -27,6 +29,11 @@ const synchronous = new WeakSet<object>();
 /** Records that the checks of this zod schema return no promises. */
 export function markSynchronous(schema: object): void {
   for (const check of ((schema as ZodNode)._zod.def.checks ?? []) as object[]) synchronous.add(check);
+}
+
+/** Whether this is a schema of zod whose value callers may leave out, by its form: no code of it runs. */
+export function isOptionalZod(schema: StandardSchemaV1): boolean {
+  return (schema as Partial<ZodSchema>)._zod?.optin !== undefined;
 }
 
 const validators = new WeakMap<object, ZodValidator>();

@@ -121,6 +121,47 @@ it("options in the place of an input that may be left out are refused, and no va
   expect(await client.anything({ timeoutMs: 5 })).toEqual({ timeoutMs: 5 });
 });
 
+it("neither a client nor the search for such options runs refinements of the input", async () => {
+  let runs = 0;
+  const counted = async () => {
+    runs++;
+    return true;
+  };
+  const fields = z.object({ prefix: z.string().optional() });
+  const Counted = service("counted.v1", {
+    outer: unary({ input: fields.optional().refine(counted), output: z.unknown() }),
+    inner: unary({ input: fields.refine(counted).optional(), output: z.unknown() }),
+    either: unary({ input: z.union([fields.refine(counted), z.string()]).optional(), output: z.unknown() }),
+    byDefault: unary({ input: fields.refine(counted).default({}), output: z.unknown() }),
+    strict: unary({ input: z.strictObject({}).refine(counted).optional(), output: z.unknown() }),
+    loose: unary({ input: z.looseObject({}).refine(counted).optional(), output: z.unknown() }),
+    record: unary({
+      input: z.record(z.string(), z.number()).refine(counted).optional(),
+      output: z.unknown(),
+    }),
+  });
+  const implemented = implement(Counted, {
+    outer: echo,
+    inner: echo,
+    either: echo,
+    byDefault: echo,
+    strict: echo,
+    loose: echo,
+    record: echo,
+  });
+  const { api } = await pair(mem, [implemented]);
+  const client = api(Counted);
+  const options = { timeoutMs: 5000 } as never;
+  for (const method of [client.outer, client.inner, client.either, client.byDefault, client.strict])
+    expect(() => method(options)).toThrow("timeoutMs came in the place of the input of counted.v1/");
+  expect(runs).toBe(0);
+  for (const method of [client.loose, client.record]) {
+    expect(await method(options)).toEqual({ timeoutMs: 5000 });
+    expect(runs).toBe(2);
+    runs = 0;
+  }
+});
+
 it("what is served must be an implementation, and the error says how to write it", async () => {
   const { server } = await pair(mem, [list]);
   const serve = (it: unknown) => () => server.serve(it as never);
