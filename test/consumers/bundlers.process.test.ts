@@ -53,7 +53,7 @@ describe.each(bundlers)("$name", ({ name, bundle }) => {
       expect(greeting, stderr).toBe("hello");
       expect(noAddon).toContain("cinnabar's native addon was not found; tried");
       expect(noLanes).toContain("openLanes: the file of the worker threads was not found; tried");
-      expect(noLanes).toContain("mark cinnabar as external in the bundler");
+      expect(noLanes).toContain("mark cinnabar-lanes as external in the bundler");
       expect(rest).toEqual([""]);
     },
   );

@@ -20,7 +20,7 @@ function programsOf(page: string): Map<string, string> {
 /** What a page says that a program prints. */
 function printedBy(page: string, program: string): string {
   const [, rest = ""] = read(page).split(`<!-- prints: ${program} -->\n`);
-  return /^```text\n([\s\S]*?)^```/.exec(rest)?.[1] ?? "";
+  return /^```text\n([\s\S]*?)^```/m.exec(rest)?.[1] ?? "";
 }
 
 const read = (page: string) => readFileSync(`${root}${page}`, "utf8");

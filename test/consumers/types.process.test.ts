@@ -19,12 +19,17 @@ const entries = [
   ],
   "./package.json",
 ];
+/** Beside the main entry of a package. */
+const ownEntries: Readonly<Record<string, readonly string[]>> = {
+  "cinnabar-bulk": ["./standard", "./contract", "./contract/standard"],
+  "cinnabar-nvme": ["./queue-pairs"],
+};
+
 const packages = [
   { name: "cinnabar", archive: tarball, entries },
   ...otherTarballs.map((archive) => {
     const name = basename(archive).replace(/-\d.*/, "");
-    const own = name === "cinnabar-nvme" ? ["./queue-pairs"] : [];
-    return { name, archive, entries: [".", ...own, "./package.json"] };
+    return { name, archive, entries: [".", ...(ownEntries[name] ?? []), "./package.json"] };
   }),
 ];
 

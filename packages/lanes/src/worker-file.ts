@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
 import { dirname, isAbsolute, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { RpcError } from "cinnabar/standard";
@@ -33,6 +32,8 @@ export function workerFile(folderOf: () => string | undefined = packageFolder): 
  * file of the machine that made the bundle. Then the search starts at the program and at the working folder.
  */
 function packageFolder(): string | undefined {
+  // Not imported: webpack replaces an imported `createRequire` with its own function.
+  const { createRequire } = process.getBuiltinModule("node:module");
   const here: string | undefined = import.meta.url;
   for (const origin of [here, process.argv[1], join(process.cwd(), "package.json")]) {
     if (origin === undefined || !(origin.startsWith("file:") || isAbsolute(origin))) continue;
