@@ -10,6 +10,8 @@ export interface Measured {
   readonly elapsedMs: number;
   /** Processor time of the client's process. */
   readonly cpuUs: number;
+  /** The part of it outside the kernel. */
+  readonly userUs: number;
   /** Quantiles of the latencies in µs, at `shares`. */
   readonly quantilesUs: readonly number[];
 }
@@ -89,6 +91,7 @@ export async function measureCallers(
     calls,
     elapsedMs,
     cpuUs: user + system,
+    userUs: user,
     quantilesUs: shares.map((share) => percentile(sorted, share)),
   };
 }

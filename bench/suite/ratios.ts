@@ -135,6 +135,21 @@ const inCompany = (fabric: "shm" | "tcp"): Definition[] => {
   ];
 };
 
+/** With code and data out of the caches, beside node:net. */
+const coldRatios: readonly Definition[] = [
+  ["shm", "net-unix", "unix"],
+  ["tcp", "net-tcp", "net"],
+  ["net", "net-tcp", "net"],
+].flatMap(([fabric, key, beside]) =>
+  ["alone", "swept"].flatMap((where) =>
+    ["p50", "client_cpu", "client_user"].map((measure) => ({
+      name: `cold.${fabric}.${where}.${measure}_vs_${beside}`,
+      ours: [`${fabric}.cold.${where}.1.${measure}_us`],
+      theirs: [`${key}.cold.${where}.1.${measure}_us`],
+    })),
+  ),
+);
+
 /** Processor time and memory of a process before its first call. */
 const startRatios: readonly Definition[] = [
   {
@@ -363,6 +378,7 @@ const furtherRatios: readonly Definition[] = [
     theirs: ["grpc-tcp.reverse.back.64.ops"],
   },
   ...(["shm", "tcp"] as const).flatMap(inCompany),
+  ...coldRatios,
   ...startRatios,
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];

@@ -138,7 +138,7 @@ async function manyClients(
   });
 }
 
-interface Task {
+export interface Task {
   /** In the names of figures. */
   readonly key: string;
   /** In the titles of charts. */
@@ -147,7 +147,8 @@ interface Task {
   readonly inFlight: number;
 }
 
-async function byTurns(run: Run, running: readonly Running[], task: Task): Promise<Figure[]> {
+/** Measures all that run by turns, round by round. */
+export async function byTurns(run: Run, running: readonly Running[], task: Task): Promise<Figure[]> {
   const rounds = running.map(() => [] as (readonly Measured[])[]);
   for (const one of running) await one.warmUp("small", task.inFlight, run.roundMs);
   for (let round = 1; round <= run.rounds; round++) {
@@ -198,17 +199,26 @@ function figuresOf(
       chart: `${work}: processor time of the clients a call`,
       unit: "µs",
       better: "less",
-      rounds: rounds.map(
-        (clients) =>
-          clients.reduce((sum, { cpuUs }) => sum + cpuUs, 0) /
-          clients.reduce((sum, { calls }) => sum + calls, 0),
-      ),
+      rounds: rounds.map((clients) => aCall(clients, ({ cpuUs }) => cpuUs)),
+    },
+    {
+      ...common,
+      name: `${name}.client_user_us`,
+      chart: `${work}: processor time of the clients a call, outside the kernel`,
+      unit: "µs",
+      better: "less",
+      rounds: rounds.map((clients) => aCall(clients, ({ userUs }) => userUs)),
     },
   ];
 }
 
+function aCall(clients: readonly Measured[], of: (client: Measured) => number): number {
+  const sum = (what: (client: Measured) => number) => clients.reduce((all, one) => all + what(one), 0);
+  return sum(of) / sum(({ calls }) => calls);
+}
+
 /** The cores that this process may run on. */
-function usableCores(): readonly number[] {
+export function usableCores(): readonly number[] {
   const list = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
   return list.split(",").flatMap((range) => {
     const [from = 0, to = from] = range.split("-").map(Number);
@@ -217,6 +227,6 @@ function usableCores(): readonly number[] {
 }
 
 /** Lets all threads of a process, and those it starts later, run on this core alone. */
-async function bind(pid: number, core: number): Promise<void> {
+export async function bind(pid: number, core: number): Promise<void> {
   await promisify(execFile)("taskset", ["--all-tasks", "--cpu-list", "--pid", String(core), String(pid)]);
 }

@@ -11,6 +11,7 @@ import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { bulkSmall } from "./bulk-small.ts";
 import { byteStreams } from "./byte-streams.ts";
+import { cold } from "./cold.ts";
 import { collectives } from "./collectives.ts";
 import { company, crowd } from "./company.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
@@ -70,6 +71,7 @@ export const workloads: readonly Workload[] = [
   scaling,
   company,
   crowd,
+  cold,
   webBeside,
   stall,
   overload,

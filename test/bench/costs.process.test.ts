@@ -57,6 +57,17 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
     );
   });
 
+  it.runIf(isLong)("tells what calls cost whose code has left the caches", async () => {
+    const { measureCold } = await built("cold");
+    const figures = await measureCold(run);
+    expectFigures(
+      figures,
+      "tcp.cold.alone.1.client_user_us",
+      "net.cold.swept.1.p50_us",
+      "net-unix.cold.swept.1.client_cpu_us",
+    );
+  });
+
   it.runIf(isLong)("tells what moves while a thread computes", async () => {
     const { measureStall } = await built("stall");
     const figures: Figure[] = await measureStall(run, { stallMs: 500, bytes: 1 << 20 });
