@@ -1,5 +1,4 @@
 import { availableParallelism } from "node:os";
-import { fileURLToPath } from "node:url";
 import { configDefaults, defineConfig } from "vitest/config";
 
 /** Tests of that suffix. CONTRIBUTING says what each suffix means. */
@@ -23,25 +22,8 @@ const inSharedProcesses = {
 /** What engines leave behind fails the test. */
 const leavesNothing = { setupFiles: ["test/matrix/nothing-left.ts"] };
 
-/** The source of each entry of the package, and of packages that others import. */
-const sourceOfEntry = {
-  cinnabar: "src/index.ts",
-  "cinnabar/standard": "src/standard.ts",
-  "cinnabar/contract": "src/contract.ts",
-  "cinnabar/contract/standard": "src/contract/standard.ts",
-  "cinnabar/inspect": "src/inspect.ts",
-  "cinnabar/options": "src/options.ts",
-  "cinnabar/testing": "src/testing.ts",
-  "cinnabar/native": "src/native.ts",
-  // The command line takes it into the package, so its tests want the source, too.
-  "cinnabar-inspect": "packages/inspect/src/index.ts",
-  "cinnabar-http/json": "packages/http/src/json.ts",
-  "cinnabar-lanes": "packages/lanes/src/index.ts",
-  "cinnabar-bulk": "packages/bulk/src/index.ts",
-  "cinnabar-bulk/contract": "packages/bulk/src/contract.ts",
-  "cinnabar-bulk/contract/standard": "packages/bulk/src/contract/standard.ts",
-  "cinnabar-bulk/standard": "packages/bulk/src/standard.ts",
-};
+/** Tests use packages by their names, as users do, and still see the sources instead of the last build. */
+const conditions = ["cinnabar:source", "node"];
 
 /** Tests that need what `npm test -- consumers` and `npm test -- telemetry` install. */
 const notInstalled = [
@@ -53,13 +35,8 @@ const notInstalled = [
 const leftOut = process.env.CINNABAR_LEFT_OUT?.split(" ") ?? [];
 
 export default defineConfig({
-  resolve: {
-    // Tests use the package by its name, as users do, and still see the sources instead of the last build.
-    alias: Object.entries(sourceOfEntry).map(([entry, source]) => ({
-      find: new RegExp(`^${entry}$`),
-      replacement: fileURLToPath(new URL(source, import.meta.url)),
-    })),
-  },
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
   test: {
     // Processes, not threads: each gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",

@@ -22,18 +22,12 @@ const bundler = join(root, "node_modules/rolldown/dist/index.mjs");
 const dist = join(root, "dist");
 const command = "cli/bin/cinnabar";
 
-/** The source of each file that programs import or run, by its name in dist/. */
-const entries = {
-  index: "src/index.ts",
-  standard: "src/standard.ts",
-  contract: "src/contract.ts",
-  "contract/standard": "src/contract/standard.ts",
-  inspect: "src/inspect.ts",
-  options: "src/options.ts",
-  testing: "src/testing.ts",
-  native: "src/native.ts",
-  [command]: "packages/cli/src/cinnabar.ts",
-};
+/** The source of each file that programs import or run, by its name in dist/. @type {Record<string, string>} */
+const entries = {};
+for (const entry of Object.values(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).exports))
+  if (typeof entry === "object")
+    entries[entry.default.slice("./dist/".length, -".js".length)] = entry["cinnabar:source"];
+entries[command] = "packages/cli/src/cinnabar.ts";
 
 for (const program of [compiler, bundler])
   if (!existsSync(program)) fail("its dependencies are not installed: run `npm ci`, then try again");

@@ -4,6 +4,7 @@ import { root, SetupError, step } from "../setup/command.mjs";
 import { buildPortableAddon } from "./addon.mjs";
 import { buildLibfabric, bundled, libfabricSource, libraryFiles } from "./libfabric.mjs";
 import { writeLicenses } from "./licenses.mjs";
+import { published } from "./other-packages.mjs";
 import { checkSymbols } from "./symbols.mjs";
 import { libfabricHeaders } from "./sysroot.mjs";
 
@@ -31,29 +32,47 @@ const license = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT";
 export async function assemble(targets) {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   await step("the package's JavaScript", process.execPath, ["scripts/build.mjs"]);
-  rmSync(staging, { recursive: true, force: true });
-  mkdirSync(staging, { recursive: true });
-  for (const entry of manifest.files) {
+  copyFiles(manifest, staging);
+  await addNative(join(staging, "native"), targets);
+  writeLicenses(join(staging, "licenses"), { libfabric: await libfabricSource(), version: bundled.version });
+  const files = [...manifest.files, "native", "licenses"];
+  // Yarn's Plug'n'Play would leave the addon in an archive, from which no library can be loaded.
+  const final = { ...published(manifest), license, files, preferUnplugged: true };
+  writeFileSync(join(staging, "package.json"), `${JSON.stringify(final, undefined, 2)}\n`);
+  return staging;
+}
+
+/**
+ * Puts the package of the checkout together, without binaries: for tests, which add the addon of the checkout.
+ *
+ * @returns {Promise<string>} the folder
+ */
+export async function assembleCheckout() {
+  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const folder = join(root, "build", "packages", "cinnabar-of-checkout");
+  await step("the package's JavaScript", process.execPath, ["scripts/build.mjs"]);
+  copyFiles(manifest, folder);
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(published(manifest), undefined, 2)}\n`);
+  return folder;
+}
+
+/**
+ * Copies what package.json names as files.
+ *
+ * @param {{ files: readonly string[] }} manifest
+ * @param {string} folder what was in it goes
+ */
+function copyFiles({ files }, folder) {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  for (const entry of files) {
     const name = entry.replace(/^!/, "");
     if (!existsSync(join(root, name)))
       throw new SetupError(`package.json names ${name}, which is not there.`);
     // npm's "!" takes a part of an earlier entry away.
-    if (name === entry) cpSync(join(root, name), join(staging, name), { recursive: true });
-    else rmSync(join(staging, name), { recursive: true });
+    if (name === entry) cpSync(join(root, name), join(folder, name), { recursive: true });
+    else rmSync(join(folder, name), { recursive: true });
   }
-  await addNative(join(staging, "native"), targets);
-  writeLicenses(join(staging, "licenses"), { libfabric: await libfabricSource(), version: bundled.version });
-  const {
-    scripts: _scripts,
-    workspaces: _workspaces,
-    devDependencies: _devDependencies,
-    ...published
-  } = manifest;
-  const files = [...manifest.files, "native", "licenses"];
-  // Yarn's Plug'n'Play would leave the addon in an archive, from which no library can be loaded.
-  const final = { ...published, license, files, preferUnplugged: true };
-  writeFileSync(join(staging, "package.json"), `${JSON.stringify(final, undefined, 2)}\n`);
-  return staging;
 }
 
 /**

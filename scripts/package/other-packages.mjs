@@ -78,11 +78,27 @@ export async function pack(folder, destination) {
 }
 
 /**
+ * What a package.json of the checkout is in a package: without what is for the checkout alone, as the sources of entries
+ * are.
+ *
+ * @param {any} manifest
+ */
+export function published({
+  scripts: _scripts,
+  workspaces: _workspaces,
+  devDependencies: _tools,
+  ...manifest
+}) {
+  const withoutSource = (/** @type {string} */ key, /** @type {unknown} */ value) =>
+    key === "cinnabar:source" ? undefined : value;
+  return JSON.parse(JSON.stringify(manifest, withoutSource));
+}
+
+/**
  * @param {OtherPackage} one
  * @param {string} staging
  */
 async function assembleOther({ folder, manifest }, staging) {
-  const { scripts: _scripts, devDependencies: _devDependencies, ...published } = manifest;
   const compiler = join(root, "node_modules/typescript-7/bin/tsc");
   const output = ["--outDir", join(staging, "dist")];
   // Its declarations mention theirs, where a checkout has them.
@@ -101,7 +117,7 @@ async function assembleOther({ folder, manifest }, staging) {
   const address = repository === undefined ? {} : { repository: { ...repository, directory: folder } };
   writeFileSync(
     join(staging, "package.json"),
-    `${JSON.stringify({ ...published, ...address }, undefined, 2)}\n`,
+    `${JSON.stringify({ ...published(manifest), ...address }, undefined, 2)}\n`,
   );
 }
 

@@ -119,7 +119,7 @@ export async function buildTypeScript(purpose) {
   });
   linkCommand();
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
-  const others = otherPackages.map((name) => `packages/${name}`);
+  const others = ["packages/tsconfig.json", ...otherPackages.map((name) => `packages/${name}`)];
   // Both builds are in build/, so they share one stamp, which says which of them it is. A build of all programs
   // includes the examples.
   const examples = fingerprint([...forPrograms, "tsconfig.examples.json", ...others]);
@@ -149,7 +149,7 @@ async function buildOthers(forPackage) {
       ...{ stamp: name, what: `cinnabar-${name}`, args: compile(`packages/${name}/tsconfig.json`) },
       ...{
         output: `packages/${name}/dist/index.js`,
-        prints: [fingerprint([...forPackage, `packages/${name}`])],
+        prints: [fingerprint([...forPackage, "packages/tsconfig.json", `packages/${name}`])],
       },
     });
 }

@@ -1,5 +1,6 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { basename, delimiter, dirname, join, resolve } from "node:path";
+import { assembleCheckout } from "../package/assemble.mjs";
 import { pack, packOthers } from "../package/other-packages.mjs";
 import { root, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
@@ -104,7 +105,7 @@ async function unpack(tarball, name) {
  */
 async function packCheckout(given) {
   const destination = join(root, folder);
-  const main = given ? resolve(root, given) : (await pack(root, destination)).file;
+  const main = given ? resolve(root, given) : (await pack(await assembleCheckout(), destination)).file;
   const others = await packOthers(destination);
   return { main, others: others.map(({ file }) => file) };
 }

@@ -13,14 +13,7 @@ async function bundleForBrowser(program: string): Promise<{ code: string; module
     platform: "browser",
     // That of a package names declarations.
     tsconfig: false,
-    resolve: {
-      alias: {
-        "cinnabar/contract/standard": `${root}src/contract/standard.ts`,
-        "cinnabar/contract": `${root}src/contract.ts`,
-        "cinnabar-bulk/contract/standard": `${root}packages/bulk/src/contract/standard.ts`,
-        "cinnabar-bulk/contract": `${root}packages/bulk/src/contract.ts`,
-      },
-    },
+    resolve: { conditionNames: ["cinnabar:source", "import", "default"] },
     plugins: [
       {
         name: "program",
