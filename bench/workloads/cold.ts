@@ -19,7 +19,7 @@ export const cold: Workload = {
     "The small object there and back, one call in flight, client and server on one core: alone, where each takes the caches from the other, and beside a process that sweeps the core's caches. Processor time and latency count; Cinnabar over shm stands beside node:net over a Unix socket, over tcp and net beside node:net over TCP.",
   families: ["cold"],
   selection: "named",
-  seconds: 60,
+  seconds: 52,
   run: measureCold,
 };
 

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { nativeSources } from "../../scripts/package/assemble.mjs";
+import { otherPackages, published } from "../../scripts/package/other-packages.mjs";
 import { faultsOfContents, faultsOfOther, hasCode } from "../../scripts/test-package/contents.mjs";
 
 const files = [
@@ -16,6 +17,17 @@ const files = [
 describe("the contents of the package", () => {
   it("are right with binaries, sources of the addon and licences", () => {
     expect(faultsOfContents(files)).toEqual([]);
+  });
+
+  it("have no entry whose source is in the checkout alone", () => {
+    const own = JSON.parse(
+      readFileSync(fileURLToPath(new URL("../../package.json", import.meta.url)), "utf8"),
+    );
+    for (const manifest of [own, ...otherPackages().map((one) => one.manifest)]) {
+      expect(JSON.stringify(manifest)).toContain("cinnabar:source");
+      expect(JSON.stringify(published(manifest))).not.toContain("cinnabar:source");
+      expect(published(manifest).exports["."]).toMatchObject({ types: "./dist/index.d.ts" });
+    }
   });
 
   it("are wrong without binaries, or with a part of them", () => {
