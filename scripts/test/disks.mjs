@@ -25,7 +25,7 @@ export function installClientsOfDisks() {
 export function runClientsOfDisks() {
   return runVitest({
     name: "disks-clients",
-    args: ["packages/nvme/test/"],
+    args: ["packages/nvme/test/nbd-clients"],
     env: { CINNABAR_DISK_CLIENTS: "1" },
   });
 }
