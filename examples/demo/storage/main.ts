@@ -29,12 +29,12 @@ try {
   const { values } = parseArgs({
     options: {
       over: { type: "string", default: "shm,tcp,nvme-tcp,nbd" },
-      mib: { type: "string", default: "32" },
+      mib: { type: "string" },
       kills: { type: "string", default: "3" },
       mirror: { type: "boolean", default: false },
     },
   });
-  const bytes = countOf("--mib", values.mib, 1, 512) * 1024 * 1024;
+  const bytes = countOf("--mib", values.mib ?? (values.mirror ? "64" : "32"), 1, 512) * 1024 * 1024;
   const kills = countOf("--kills", values.kills, 0, 20);
   process.exitCode = values.mirror ? await mirrored(bytes) : await run(values.over.split(","), bytes, kills);
 } catch (error) {

@@ -14,7 +14,6 @@ export interface DeviceCounts {
 
 /** A device in front of another, which counts what passes. */
 export class CountedDevice implements BlockDevice {
-  readonly bytes: number;
   readonly blockBytes: number;
   readonly uuid: string;
   readonly isReadOnly: boolean;
@@ -31,11 +30,14 @@ export class CountedDevice implements BlockDevice {
 
   constructor(device: BlockDevice) {
     this.#device = device;
-    this.bytes = device.bytes;
     this.blockBytes = device.blockBytes;
     this.uuid = device.uuid;
     this.isReadOnly = device.isReadOnly;
     this.trimsToZero = device.trimsToZero;
+  }
+
+  get bytes(): number {
+    return this.#device.bytes;
   }
 
   async read(offset: number, into: Uint8Array): Promise<void> {

@@ -1,4 +1,4 @@
-import { cp, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -144,6 +144,31 @@ describe("cinnabar disk serve", () => {
     expect((await queue.read(0, 4096)).status).toBe(0);
     second.child.kill("SIGTERM");
     await second.ended;
+  });
+
+  it("grows with its file, and notifies a host", async () => {
+    const args = [
+      "--bytes",
+      "1MiB",
+      "--nvme-tcp",
+      "127.0.0.1:0",
+      "--watch-size",
+      "--every",
+      "100ms",
+      "--json",
+    ];
+    const running = start(["disk", "serve", "grow.img", ...args], { cwd: folder });
+    const [address] = (await serving(running)).nvmeTcp;
+    if (address === undefined) throw new Error("no address");
+    const paths = [{ host: address.host, port: address.port }];
+    await using host = await NvmeHost.connect({ nqn: address.nqn, paths });
+    const [disk] = host.namespaces;
+    await truncate(join(folder, "grow.img"), 2 * 1024 * 1024);
+    await expect.poll(() => disk?.bytes).toBe(2 * 1024 * 1024);
+    await disk?.write(2 * 1024 * 1024 - 4096, Buffer.alloc(4096, 5));
+    await host.close();
+    running.child.kill("SIGTERM");
+    expect((await running.ended).stdout).toContain('{"event":"grown","file":"grow.img","bytes":2097152}');
   });
 
   it("grants queues and connections as it is told", async () => {

@@ -29,6 +29,7 @@ export type { NvmeAccess } from "./nvme/access.ts";
 export type { NvmeAdmittedHost } from "./nvme/admitted-hosts.ts";
 export {
   type NvmeAdvertisedAddress,
+  type NvmeNamespaceStats,
   type NvmeSubsystem,
   NvmeTarget,
   type NvmeTargetBase,

@@ -9,7 +9,7 @@ const program = fileURLToPath(new URL("../../../build/examples/demo/storage/main
 it.skipIf(!hasClients)(
   "a disk on two servers by QEMU's quorum survives the kill of each, and both files are equal again",
   async () => {
-    const { status, stdout, stderr } = await startProgram([program, "--mirror", "--mib", "32"]).ended;
+    const { status, stdout, stderr } = await startProgram([program, "--mirror"]).ended;
     expect({ status, stderr }, stdout).toEqual({ status: 0, stderr: "" });
     for (const name of ["one", "two"]) {
       const [, missed = "0"] =

@@ -37,6 +37,8 @@ export const own = {
   state: "cinnabar.state",
   service: "cinnabar.service",
   lane: "cinnabar.lane",
+  /** The NQN of a subsystem and the number of a namespace. */
+  disk: "cinnabar.disk",
 } as const;
 
 /** The value of `rpc.status_code`: gRPC's upper-case name of a code. */

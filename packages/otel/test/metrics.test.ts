@@ -119,6 +119,30 @@ describe("metrics of lanes", () => {
   });
 });
 
+it("metrics of the disks of a target are what hosts asked for", async () => {
+  const usage = { nqn: "nqn.test:disk", nsid: 1, reads: 3, readBytes: 12_288, writes: 1, writtenBytes: 4096 };
+  const metrics = new EngineMetrics();
+  metrics.add({
+    capsules: {},
+    stats: () => ({ controllers: 1, ioQueues: 2, refused: 5, namespaces: [usage] }),
+  });
+  const all = await collected(metrics);
+  expect(valuesOf(all, "cinnabar.disk.operations")).toEqual({
+    "nqn.test:disk 1 read": 3,
+    "nqn.test:disk 1 write": 1,
+  });
+  expect(valuesOf(all, "cinnabar.disk.bytes")).toEqual({
+    "nqn.test:disk 1 read": 12_288,
+    "nqn.test:disk 1 write": 4096,
+  });
+  for (const [name, value] of [
+    ["controllers", 1] as const,
+    ["io_queues", 2] as const,
+    ["connections.refused", 5] as const,
+  ])
+    expect(valuesOf(all, `cinnabar.disk.${name}`)).toEqual({ "": value });
+});
+
 describe("metrics of engines", () => {
   it("have the durations of calls by method and code", async () => {
     const { server, client, api } = await open();

@@ -66,6 +66,8 @@ it. It never overwrites a file.
                         beside one for administration. Default: 16.
   --shared              Other servers have FILE open as well, all with --shared: they
                         are paths to one disk. Otherwise a second one is refused.
+  --watch-size          Takes over the size of FILE when it has been made longer, and
+                        notifies hosts of NVMe. It looks at each interval.
   --every TIME          The interval, 100ms or longer. Default: 1s.
   --json                Prints one JSON object on one line at the start, for each
                         interval and at the end.`;
@@ -88,6 +90,7 @@ const options = {
   "max-connections": { type: "string" },
   "max-io-queues": { type: "string" },
   shared: { type: "boolean", default: false },
+  "watch-size": { type: "boolean", default: false },
   every: { type: "string", default: "1s" },
   json: { type: "boolean", default: false },
 } as const;
@@ -109,17 +112,16 @@ export const disk: Command = {
     return untilEnded("disk", terminal, async ({ signal }) => {
       const plan = planOf(file, values);
       const nvme = await loadNvme();
-      const device = new CountedDevice(
-        await reported(() =>
-          nvme.openFileDevice(file, {
-            isReadOnly: values["read-only"],
-            uuid: values.uuid,
-            isShared: values.shared,
-            ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
-            ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
-          }),
-        ),
+      const ofFile = await reported(() =>
+        nvme.openFileDevice(file, {
+          isReadOnly: values["read-only"],
+          uuid: values.uuid,
+          isShared: values.shared,
+          ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
+          ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
+        }),
       );
+      const device = new CountedDevice(ofFile);
       const served: Served = { targets: [], rdma: [], servers: [] };
       try {
         await listen(nvme, device, plan, served);
@@ -127,7 +129,12 @@ export const disk: Command = {
         output.serving(file, device, plan.nqn);
         while (!signal.aborted) {
           await pause(plan.everyMs, undefined, { signal }).catch(() => {});
-          if (!signal.aborted) output.interval();
+          if (signal.aborted) break;
+          if (values["watch-size"] && (await reported(() => ofFile.grow()))) {
+            for (const target of served.targets) target.resized();
+            output.grown(file, device.bytes);
+          }
+          output.interval();
         }
         output.ended();
       } finally {
@@ -373,6 +380,12 @@ class Output {
       for (const { host, port } of addresses)
         this.#terminal.print(`${name}: ${host.includes(":") ? `[${host}]` : host}:${port} ${nqn}`);
     for (const uri of nbd) this.#terminal.print(`nbd: ${uri}`);
+  }
+
+  grown(file: string, size: number): void {
+    if (this.#isJson) this.#print({ event: "grown", file, bytes: size });
+    else this.#terminal.print(`${file}: ${size} bytes now`);
+    this.#hasLine = false;
   }
 
   /** The figures since the last time. */

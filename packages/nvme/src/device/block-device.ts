@@ -67,7 +67,7 @@ export interface Extent {
  * `BlockDeviceError`.
  */
 export interface BlockDevice extends AsyncDisposable {
-  /** The size, in bytes. It never changes. */
+  /** The size, in bytes. A device may grow, and never gets shorter. */
   readonly bytes: number;
   /** The smallest unit of reads and writes: a power of two from 512 to 65,536 bytes. */
   readonly blockBytes: number;
@@ -129,10 +129,10 @@ type Access = "read" | "write" | "exclusive";
  * within the device.
  */
 export abstract class CheckedDevice implements BlockDevice {
-  readonly bytes: number;
   readonly blockBytes: number;
   readonly uuid: string;
   readonly isReadOnly: boolean;
+  #bytes: number;
   abstract readonly trimsToZero: boolean;
   /** What the device is called in errors. */
   readonly #label: string;
@@ -153,10 +153,22 @@ export abstract class CheckedDevice implements BlockDevice {
     if (bytes % blockBytes !== 0)
       throw new RangeError(`${label}: bytes must be a multiple of blockBytes, ${blockBytes}, it is ${bytes}`);
     this.#label = label;
-    this.bytes = bytes;
+    this.#bytes = bytes;
     this.blockBytes = blockBytes;
     this.uuid = uuid;
     this.isReadOnly = isReadOnly;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Makes the device longer, by whole blocks. False where it is not longer. */
+  protected growTo(bytes: number): boolean {
+    const whole = bytes - (bytes % this.blockBytes);
+    if (whole <= this.#bytes) return false;
+    this.#bytes = whole;
+    return true;
   }
 
   read(offset: number, into: Uint8Array, { signal }: Abortable = {}): Promise<void> {

@@ -54,6 +54,14 @@ const fields = {
 export interface FileDevice extends BlockDevice {
   /** Reads and writes go around the page cache. */
   readonly isDirect: boolean;
+  /**
+   * Takes over the size of the file, or of the block special file, if it has been made longer, by whole blocks. Servers
+   * go on meanwhile: `NvmeTarget.resized` notifies hosts, and clients of NBD that connect later see the new size.
+   *
+   * @returns whether the device has grown
+   * @throws BlockDeviceError `io` where the system does not say the size.
+   */
+  grow(): Promise<boolean>;
 }
 
 /**
@@ -195,6 +203,12 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
 
   get isDirect(): boolean {
     return this.#buffers !== undefined;
+  }
+
+  async grow(): Promise<boolean> {
+    const { plain } = this.#files;
+    const stat = await this.#io("stat", () => plain.stat());
+    return this.growTo(stat.isFile() ? stat.size : (this.#addon?.deviceBytes(plain.fd) ?? 0));
   }
 
   protected override readBlocks(offset: number, into: Uint8Array): Promise<void> {

@@ -7,11 +7,12 @@ import {
   accessLogPage,
   admin,
   authenticationWanted,
+  changedLogPage,
   fabrics,
   fabricsOpcode,
   newEntry,
 } from "../nvme/command.ts";
-import { accessEvents, type ControllerInstance } from "../nvme/identify.ts";
+import { accessEvents, type ControllerInstance, namespaceEvents } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { accessLogLength, parseAccessLog } from "./access-log.ts";
 import { type Answer, type HostCommand, QueueLostError, type SubmissionQueue } from "./submission-queue.ts";
@@ -36,6 +37,8 @@ export interface AssociationOptions {
   readonly keepAliveMs: number;
   /** Called when the access to a namespace may have changed. */
   readonly accessChanged?: (() => void) | undefined;
+  /** Called with all namespaces when the target says that some have changed. */
+  readonly namespacesChanged?: ((namespaces: readonly NamespaceFacts[]) => void) | undefined;
 }
 
 /** Opens a queue of a transport with so many entries. */
@@ -281,7 +284,8 @@ export class Association {
     const logBytes = accessLogLength(controller.readUInt32LE(348), namespaces);
     this.#accessLogBytes = Math.min(logBytes, this.#maxTransferBytes);
     if ((controller.readUInt32LE(92) & accessEvents) !== 0) {
-      await this.#command("Set Features", { entry: newEntry(admin.setFeatures, 0, [0x0b, accessEvents]) });
+      const events = controller.readUInt32LE(92) & (accessEvents | namespaceEvents);
+      await this.#command("Set Features", { entry: newEntry(admin.setFeatures, 0, [0x0b, events]) });
       this.#followEvents().catch((error: unknown) => this.end(error as Error));
     }
     await this.#learnAccess();
@@ -293,7 +297,13 @@ export class Association {
       const request = { entry: newEntry(admin.asyncEvent, 0), isPatient: true };
       const { status: outcome, result } = await this.#admin.submit(request);
       if (outcome !== 0) return;
-      if (((result >> 16n) & 0xffn) === BigInt(accessLogPage)) await this.#learnAccess();
+      const page = Number((result >> 16n) & 0xffn);
+      if (page === accessLogPage) await this.#learnAccess();
+      if (page !== changedLogPage) continue;
+      // Before the namespaces are read: a later change is another event.
+      await this.log(changedLogPage, 0, 4096);
+      this.#namespaces = await this.#learnNamespaces();
+      this.#options.namespacesChanged?.(this.#namespaces);
     }
   }
 

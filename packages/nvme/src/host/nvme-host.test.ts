@@ -1,7 +1,11 @@
 import { once } from "node:events";
+import { mkdtemp, rm, truncate } from "node:fs/promises";
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
+import { openFileDevice } from "../device/file-device.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
 import { admin } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
@@ -656,6 +660,31 @@ describe("a target that breaks the protocol loses its connection by TermReq, and
     expect(answers).toBe(3);
     expect(second.host.stats().repeated).toBe(2);
   });
+});
+
+it("a namespace grows with its device, and stays one disk on a path that comes later", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "cinnabar-resize-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const path = join(folder, "disk.img");
+  await using device = await openFileDevice(path, { bytes: 65_536 });
+  const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const }];
+  const target = await NvmeTarget.listen({ subsystems, port: 0 });
+  const host = await NvmeHost.connect({ nqn, paths: [target.address], reconnectMs: 10 });
+  const [disk] = host.namespaces;
+  await truncate(path, 131_072);
+  await device.grow();
+  target.resized();
+  await expect.poll(() => disk?.bytes).toBe(131_072);
+  await disk?.write(126_976, Buffer.alloc(4096, 3));
+  await target.close();
+  await truncate(path, 196_608);
+  await device.grow();
+  await using again = await NvmeTarget.listen({ subsystems, port: target.address.port });
+  await expect.poll(() => disk?.bytes).toBe(196_608);
+  await disk?.write(192_512, Buffer.alloc(4096, 4));
+  expect(await device.compare(192_512, Buffer.alloc(4096, 4))).toBe(true);
+  await host.close();
+  expect(again.stats().refused).toBe(0);
 });
 
 it("a target that does not speak NVMe/TCP is refused", async () => {

@@ -21,7 +21,7 @@ import { BlockDeviceError } from "../device/block-device.ts";
 import { accessOfStatus, type NvmeAccess } from "../nvme/access.ts";
 import { discoveryNqn } from "../nvme/command.ts";
 import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
-import { Association, type OpenQueue } from "./association.ts";
+import { Association, type NamespaceFacts, type OpenQueue } from "./association.ts";
 import { type DiscoveredSubsystem, readDiscoveryLog } from "./discovery.ts";
 import { type Effect, HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
 import { type Answer, type HostCommand, QueueLostError } from "./submission-queue.ts";
@@ -402,7 +402,8 @@ export class NvmeHost implements AsyncDisposable {
     const secrets = secret && { secret, controllerSecret };
     const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn, secrets };
     const accessChanged = () => this.#changed();
-    const options = { identity, queues, queueDepth, keepAliveMs, accessChanged };
+    const namespacesChanged = (now: readonly NamespaceFacts[]) => this.#grow(now);
+    const options = { identity, queues, queueDepth, keepAliveMs, accessChanged, namespacesChanged };
     const association = await Association.open(path.open, options, signal);
     const fault = signal.aborted ? "closed" : this.#know(association);
     if (fault === undefined) {
@@ -434,11 +435,18 @@ export class NvmeHost implements AsyncDisposable {
         ({ nsid, uuid, bytes, blockBytes }) =>
           nsid === known.nsid &&
           uuid === known.uuid &&
-          bytes === known.bytes &&
+          // A target that has not seen that the disk has grown is used when it has.
+          bytes >= known.bytes &&
           blockBytes === known.blockBytes,
       ),
     );
-    return isSame ? undefined : "this path leads to other namespaces than the first one";
+    if (!isSame) return "this path leads to other namespaces than the first one";
+    this.#grow(namespaces);
+    return undefined;
+  }
+
+  #grow(now: readonly NamespaceFacts[]): void {
+    for (const { nsid, bytes } of now) this.#namespaces.find((one) => one.nsid === nsid)?.growTo(bytes);
   }
 
   async #execute(

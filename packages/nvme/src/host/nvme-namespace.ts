@@ -72,6 +72,11 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
     this.#execute = execute;
   }
 
+  /** The target says that the namespace is longer. */
+  override growTo(bytes: number): boolean {
+    return super.growTo(bytes);
+  }
+
   protected override readBlocks(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void> {
     return this.#inParts(into, this.#maxTransferBytes, (at, toHost) =>
       this.#io("read", io.read, offset + at, toHost.length, { toHost, signal }),

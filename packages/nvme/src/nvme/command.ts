@@ -32,6 +32,12 @@ export const accessLogPage = 0x0c;
 /** The event for a change of access: its kind, and the log to read. */
 export const accessChanged = BigInt((accessLogPage << 16) | (3 << 8) | 2);
 
+/** The number of the log of namespaces that have changed. */
+export const changedLogPage = 0x04;
+
+/** The event for namespaces that have changed. */
+export const namespacesChanged = BigInt((changedLogPage << 16) | 2);
+
 /** FUSE: a command's place in a fused operation. */
 export const fuse = { none: 0, first: 1, second: 2 } as const;
 

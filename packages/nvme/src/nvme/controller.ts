@@ -7,15 +7,18 @@ import {
   admin,
   authenticationWanted,
   type Command,
+  changedLogPage,
   discoveryNqn,
   fabrics,
   fabricsOpcode,
+  namespacesChanged,
 } from "./command.ts";
 import {
   accessEvents,
   accessLog,
   activeNamespaces,
   type ControllerInstance,
+  changedLog,
   discoveryLog,
   healthLog,
   identifyController,
@@ -23,15 +26,19 @@ import {
   maxQueueEntries,
   maxTransferBytes,
   namespaceDescriptors,
+  namespaceEvents,
   type Place,
   type SubsystemFacts,
   type TransportFacts,
   version,
 } from "./identify.ts";
+import { Notice } from "./notice.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** A longer timer would fire at once. KATO has 32 bits, but a silence of 24 days ends a controller in any case. */
 const longestTimerMs = 2 ** 31 - 1;
+/** RAE, a bit of Get Log Page: the event stays, as if the log had not been read. */
+const keepsEvent = 1 << 15;
 /** Events that a host may wait for at the same time. */
 const maxEventRequests = 4;
 
@@ -123,9 +130,10 @@ export class Controller {
   #keepAlive: NodeJS.Timeout | undefined;
   /** When the host's last command for the admin queue came. */
   #heardAtMs = performance.now();
-  /** The access of namespaces has changed. `#isAccessTold`: the host was notified, and has not read the log since. */
-  #hasNewAccess = false;
-  #isAccessTold = false;
+  readonly #accessNotice = new Notice(accessEvents, accessChanged);
+  readonly #namespaceNotice = new Notice(namespaceEvents, namespacesChanged);
+  /** The namespaces that have changed since the host has read their log. */
+  readonly #changed = new Set<number>();
   /** The next read of the clock. */
   #look: Promise<boolean> | undefined;
   readonly #eventRequests = new Map<number, (completion: Completion) => void>();
@@ -187,8 +195,15 @@ export class Controller {
 
   /** Notifies the host that the access to a namespace has changed, once until the host has read the log. */
   accessChanged(): void {
-    this.#hasNewAccess = true;
-    this.#tellAccess();
+    this.#accessNotice.change();
+    this.#notify();
+  }
+
+  /** Notifies the host that namespaces have another size, once until the host has read the log. */
+  namespacesChanged(nsids: readonly number[]): void {
+    for (const nsid of nsids) this.#changed.add(nsid);
+    this.#namespaceNotice.change();
+    this.#notify();
   }
 
   /**
@@ -286,7 +301,7 @@ export class Controller {
         if (this.#eventRequests.size >= maxEventRequests) return { status: status.tooManyEvents };
         return new Promise((resolve) => {
           this.#eventRequests.set(command.id, resolve);
-          this.#tellAccess();
+          this.#notify();
         });
       case admin.abort:
         return this.#abort(entry.readUInt16LE(40), entry.readUInt16LE(42));
@@ -407,24 +422,29 @@ export class Controller {
     }
   }
 
-  #tellAccess(): void {
-    const [request] = this.#eventRequests;
-    const isWanted = (this.#events & accessEvents) !== 0 && this.#hasNewAccess && !this.#isAccessTold;
-    if (!isWanted || request === undefined) return;
-    this.#hasNewAccess = false;
-    this.#isAccessTold = true;
-    this.#eventRequests.delete(request[0]);
-    request[1]({ status: status.success, result: accessChanged });
+  #notify(): void {
+    for (const notice of [this.#accessNotice, this.#namespaceNotice]) {
+      const [request] = this.#eventRequests;
+      if (request === undefined || !notice.take(this.#events)) continue;
+      this.#eventRequests.delete(request[0]);
+      request[1]({ status: status.success, result: notice.result });
+    }
   }
 
-  /** The log has the current state. Bit 15 keeps the event, as if the log had not been read. */
+  /** The log has the current state. */
   #accessLog(entry: Buffer): Buffer {
     const word = entry.readUInt32LE(40);
-    if ((word & (1 << 15)) === 0) {
-      this.#hasNewAccess = false;
-      this.#isAccessTold = false;
-    }
+    if ((word & keepsEvent) === 0) this.#accessNotice.logged();
     return accessLog(this.subsystem, (word & (1 << 8)) === 0);
+  }
+
+  #changedLog(entry: Buffer): Buffer {
+    const log = changedLog(this.#changed);
+    if ((entry.readUInt32LE(40) & keepsEvent) === 0) {
+      this.#changed.clear();
+      this.#namespaceNotice.logged();
+    }
+    return log;
   }
 
   #log(command: Command): Completion {
@@ -436,9 +456,9 @@ export class Controller {
       ? { 112: () => discoveryLog(nqns, places) }
       : {
           1: () => Buffer.alloc(64),
-          2: healthLog,
+          2: () => healthLog(this.subsystem),
           3: () => Buffer.alloc(512),
-          4: () => Buffer.alloc(4096),
+          [changedLogPage]: () => this.#changedLog(command.entry),
           [accessLogPage]: () => this.#accessLog(command.entry),
         };
     const log = logs[command.entry.readUInt8(40)]?.();
@@ -458,7 +478,7 @@ export class Controller {
         return this.#grantQueues(value & 0xffff, value >>> 16);
       case feature.events:
         this.#events = value;
-        this.#tellAccess();
+        this.#notify();
         return { status: status.success };
       case feature.keepAlive:
         this.#keepAliveMs = value;

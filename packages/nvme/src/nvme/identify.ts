@@ -34,6 +34,8 @@ export const maxQueueEntries = 128;
 export const version = 0x00010400;
 /** The bit of events about changes of access, in OAES and in the feature that asks for events. */
 export const accessEvents = 1 << 11;
+/** The bit of events about namespaces that have changed, such as their size. */
+export const namespaceEvents = 1 << 8;
 /** How long a namespace may be in the state `change`. */
 const accessChangeSeconds = 10;
 
@@ -46,6 +48,18 @@ export interface ControllerInstance {
   readonly random: bigint;
 }
 
+/** What hosts have asked of a namespace since the target began, through this target. */
+export interface NamespaceUsage {
+  /** Reads and comparisons. */
+  reads: number;
+  readBytes: number;
+  /** Writes with data. */
+  writes: number;
+  writtenBytes: number;
+}
+
+export const newUsage = (): NamespaceUsage => ({ reads: 0, readBytes: 0, writes: 0, writtenBytes: 0 });
+
 /** A namespace: a device under a number. */
 export interface Namespace {
   readonly nsid: number;
@@ -54,6 +68,7 @@ export interface Namespace {
   readonly uuid: Buffer;
   /** How the target reaches the namespace. Each namespace is a group of its own, with the namespace's number. */
   readonly access: Access;
+  readonly usage: NamespaceUsage;
 }
 
 /** The facts of a subsystem that its controllers report. */
@@ -82,7 +97,7 @@ export function identifyController(
   data.writeUInt8(isDiscovery ? 2 : 1, 111);
   if (!isDiscovery) {
     const groups = Math.max(0, ...subsystem.namespaces.keys());
-    data.writeUInt32LE(accessEvents, 92); // OAES
+    data.writeUInt32LE(accessEvents | namespaceEvents, 92); // OAES
     data.writeUInt8(accessChangeSeconds, 342); // ANATT
     data.writeUInt8(0x1f, 343); // ANACAP: all states
     data.writeUInt32LE(groups, 344); // ANAGRPMAX
@@ -176,6 +191,14 @@ export function discoveryLog(nqns: readonly string[], places: readonly Place[]):
   return data;
 }
 
+/** The log of namespaces that have changed since it was read. */
+export function changedLog(changed: Iterable<number>): Buffer {
+  const data = Buffer.alloc(4096);
+  for (const [index, nsid] of [...changed].sort((a, b) => a - b).entries())
+    data.writeUInt32LE(nsid, 4 * index);
+  return data;
+}
+
 /** The log of access: a group for each namespace, with its number where `withNamespaces` asks for it. */
 export function accessLog({ namespaces }: SubsystemFacts, withNamespaces: boolean): Buffer {
   const groups = [...namespaces.values()];
@@ -199,9 +222,15 @@ export function accessLog({ namespaces }: SubsystemFacts, withNamespaces: boolea
 /** Lengths in the log of access: its header, and that of a group before its namespaces. */
 export const accessLogBytes = { header: 16, group: 32 } as const;
 
-/** The log of health: nothing is wrong. */
-export function healthLog(): Buffer {
+/** The log of health, of all namespaces: nothing is wrong. Bytes are counted in thousands of 512. */
+export function healthLog({ namespaces }: SubsystemFacts): Buffer {
   const data = Buffer.alloc(512);
+  const sum = (of: keyof NamespaceUsage) =>
+    [...namespaces.values()].reduce((total, { usage }) => total + usage[of], 0);
+  for (const [at, bytes] of [[32, sum("readBytes")] as const, [48, sum("writtenBytes")] as const])
+    data.writeBigUInt64LE(BigInt(Math.ceil(bytes / 512_000)), at);
+  data.writeBigUInt64LE(BigInt(sum("reads")), 64);
+  data.writeBigUInt64LE(BigInt(sum("writes")), 80);
   data.writeUInt16LE(300, 1); // kelvin
   data.writeUInt8(100, 3);
   data.writeUInt8(10, 4);

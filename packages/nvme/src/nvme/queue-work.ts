@@ -1,7 +1,7 @@
 import { maxMessageBytes, securityProtocol } from "../authentication/messages.ts";
-import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, sgl } from "./command.ts";
+import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, io, sgl } from "./command.ts";
 import type { Admitted } from "./controller.ts";
-import { maxTransferBytes } from "./identify.ts";
+import { maxTransferBytes, type NamespaceUsage } from "./identify.ts";
 import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
@@ -23,17 +23,30 @@ export function workOf(admitted: Admitted, command: Command): IoWork | Status {
   if (!controller.isReady) return status.sequence;
   const namespace = controller.subsystem.namespaces.get(nsid);
   if (namespace === undefined) return status.invalidNamespace;
-  const { access, device } = namespace;
+  const { access, device, usage } = namespace;
   const work = access.refusal ?? ioWork(command, device);
   if ("code" in work) return work;
   return {
     bytes: work.bytes,
     run: (data) =>
       access.run(
-        () => work.run(data),
+        () => {
+          count(usage, opcode, work.bytes);
+          return work.run(data);
+        },
         (why) => ({ status: why }),
       ),
   };
+}
+
+function count(usage: NamespaceUsage, opcode: number, bytes: number): void {
+  if (opcode === io.write) {
+    usage.writes++;
+    usage.writtenBytes += bytes;
+  } else if (opcode === io.read || opcode === io.compare) {
+    usage.reads++;
+    usage.readBytes += bytes;
+  }
 }
 
 const isOfAuthentication = ({ opcode, fabricsType }: Command): boolean =>
@@ -80,7 +93,7 @@ export function fusedWorkOf(
   if (!controller.isReady) return [status.sequence, status.fusedFailed];
   const namespace = controller.subsystem.namespaces.get(first.nsid);
   if (namespace === undefined) return [status.invalidNamespace, status.fusedFailed];
-  const { access, device } = namespace;
+  const { access, device, usage } = namespace;
   if (access.refusal !== undefined) return [access.refusal, status.fusedFailed];
   const work = fusedWork(first, second, device);
   if (!("run" in work)) return work;
@@ -88,7 +101,11 @@ export function fusedWorkOf(
     bytes: work.bytes,
     run: (expected, data) =>
       access.run(
-        () => work.run(expected, data),
+        () => {
+          count(usage, io.compare, work.bytes);
+          count(usage, io.write, work.bytes);
+          return work.run(expected, data);
+        },
         (why) => fusedFaults([why]),
       ),
   };

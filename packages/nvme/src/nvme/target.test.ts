@@ -1,5 +1,9 @@
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { mkdtemp, rm, truncate } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
+import { openFileDevice } from "../device/file-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
 import { NvmeHost } from "../host/nvme-host.ts";
@@ -147,6 +151,64 @@ describe("the admin queue", () => {
     expect((await control.command({ opcode: 0x77 })).status).toBe(1);
     const tooLong = { opcode: admin.getLogPage, words: [2 | (0xffff << 16), 0xffff], bytes: 0xfffffffc };
     expect((await control.command(tooLong)).status).toBe(2);
+  });
+
+  it("counts what hosts read and write, as SMART data and in stats", async () => {
+    const { port, target } = await serve();
+    const { control, queue } = await associate(port);
+    expect((await queue.write(0, stamped(mib, 1))).status).toBe(0);
+    expect((await queue.write(0, stamped(4096, 1))).status).toBe(0);
+    expect((await queue.read(0, 8192)).status).toBe(0);
+    const compare = {
+      opcode: io.compare,
+      nsid: 1,
+      words: blocksOf(0, 1),
+      bytes: 4096,
+      sglKind: sgl.inCapsule,
+    };
+    expect((await queue.command(compare, { inCapsule: stamped(4096, 1) })).status).toBe(0);
+    // What no device was asked for does not count.
+    expect((await queue.read(bytes / 4096, 4096)).status).toBe(0x80);
+    const usage = { nqn, nsid: 1, reads: 2, readBytes: 12_288, writes: 2, writtenBytes: mib + 4096 };
+    expect(target.stats().namespaces).toEqual([usage]);
+    const words = [2 | (127 << 16), 0];
+    const log = (await control.command({ opcode: admin.getLogPage, words, bytes: 512 })).data;
+    expect([32, 48, 64, 80].map((at) => log.readBigUInt64LE(at))).toEqual([1n, 3n, 2n, 2n]);
+  });
+
+  it("notifies a host that asked for it of a device that has grown, once until it has read the log", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "cinnabar-resize-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const path = join(folder, "disk.img");
+    await using device = await openFileDevice(path, { bytes: mib });
+    const { port, target } = await serve(device);
+    const { control, queue } = await associate(port);
+    expect((await control.identify(1)).data.readUInt32LE(92)).toBe((1 << 8) | (1 << 11));
+    expect((await control.command({ opcode: admin.setFeatures, words: [0x0b, 1 << 8] })).status).toBe(0);
+    control.sendCommand({ opcode: admin.asyncEvent, id: 1 });
+    target.resized();
+    await truncate(path, 2 * mib + 100);
+    expect(await device.grow()).toBe(true);
+    expect(await device.grow()).toBe(false);
+    target.resized();
+    expect(await control.answer(1)).toMatchObject({ status: 0, result: 0x40002n });
+    control.sendCommand({ opcode: admin.asyncEvent, id: 2 });
+    await truncate(path, 3 * mib);
+    expect(await device.grow()).toBe(true);
+    target.resized();
+    // No second event comes before the log is read: the answers would be in another order.
+    expect((await control.identify(0, 1)).data.readBigUInt64LE(0)).toBe(BigInt((3 * mib) / 4096));
+    const words = [4 | (1023 << 16), 0];
+    const log = { opcode: admin.getLogPage, words, bytes: 4096 };
+    const changed = (await control.command(log)).data;
+    expect([changed.readUInt32LE(0), changed.readUInt32LE(4)]).toEqual([1, 0]);
+    expect((await control.command(log)).data.readUInt32LE(0)).toBe(0);
+    expect((await queue.write((3 * mib) / 4096 - 1, stamped(4096, 1))).status).toBe(0);
+    expect((await queue.write((3 * mib) / 4096, stamped(4096, 1))).status).toBe(0x80);
+    await truncate(path, 4 * mib);
+    await device.grow();
+    target.resized();
+    expect(await control.answer(2)).toMatchObject({ status: 0, result: 0x40002n });
   });
 
   it("keeps requests for events, gives them up by Abort, and refuses a fifth", async () => {

@@ -28,7 +28,14 @@ import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type AdmittedHosts, admittedHosts, type NvmeAdmittedHost } from "./admitted-hosts.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
 import { type Connected, Controller, type HostFacts, type Queue } from "./controller.ts";
-import { maxQueueEntries, type Namespace, type Place, type SubsystemFacts } from "./identify.ts";
+import {
+  maxQueueEntries,
+  type Namespace,
+  type NamespaceUsage,
+  newUsage,
+  type Place,
+  type SubsystemFacts,
+} from "./identify.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** A subsystem: namespaces under one name, for the hosts that may use them. */
@@ -135,12 +142,19 @@ const fields = {
   port: integer(0, 65_535, 4420),
 };
 
+/** What hosts have asked of a namespace since the target began. Hosts see the sums as SMART data. */
+export interface NvmeNamespaceStats extends Readonly<NamespaceUsage> {
+  readonly nqn: string;
+  readonly nsid: number;
+}
+
 /** Counts of a target. */
 export interface NvmeTargetStats extends ConnectionCounts {
   /** Associations with hosts. */
   readonly controllers: number;
   /** I/O queues of all controllers. */
   readonly ioQueues: number;
+  readonly namespaces: readonly NvmeNamespaceStats[];
 }
 
 interface Served extends SubsystemFacts {
@@ -165,6 +179,8 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #advertised: readonly Place[] | undefined;
   readonly #calls: ConnectionBounds;
   readonly #rdmaServers: RdmaServer[] = [];
+  /** The sizes that hosts know. */
+  readonly #sizes = new Map<BlockDevice, number>();
   #isClosed = false;
   #address = { host: "", port: 0 };
   /** Random at first: hosts refuse a second target of a subsystem if its controller has the number of the first's. */
@@ -179,6 +195,8 @@ export class NvmeTarget implements AsyncDisposable {
     this.#advertised = advertised;
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
+    for (const { namespaces } of subsystems.values())
+      for (const { device } of namespaces.values()) this.#sizes.set(device, device.bytes);
     this.#server = new SocketServer(
       limits,
       (socket, admission) => new TcpQueue(socket, connect, maxBytes, admission),
@@ -258,6 +276,9 @@ export class NvmeTarget implements AsyncDisposable {
       refused: sum(({ refused }) => refused),
       controllers: this.#controllers.size,
       ioQueues: [...this.#controllers].reduce((total, { ioQueues }) => total + ioQueues, 0),
+      namespaces: [...this.#subsystems.values()].flatMap(({ nqn, namespaces }) =>
+        [...namespaces.values()].map(({ nsid, usage }) => ({ nqn, nsid, ...usage })),
+      ),
     };
   }
 
@@ -284,6 +305,22 @@ export class NvmeTarget implements AsyncDisposable {
       for (const controller of this.#controllers)
         if (controller.subsystem.nqn === nqn) controller.accessChanged();
     await Promise.all(chosen.map((one) => one.access.quiet()));
+  }
+
+  /**
+   * Looks at the sizes of the devices, and notifies hosts of those that have another one than before. Call it when a
+   * device has grown, as `FileDevice.grow` reports it.
+   */
+  resized(): void {
+    for (const { nqn, namespaces } of this.#subsystems.values()) {
+      const changed = [...namespaces.values()].filter(
+        ({ device }) => this.#sizes.get(device) !== device.bytes,
+      );
+      for (const { device } of changed) this.#sizes.set(device, device.bytes);
+      if (changed.length === 0) continue;
+      for (const controller of this.#controllers)
+        if (controller.subsystem.nqn === nqn) controller.namespacesChanged(changed.map(({ nsid }) => nsid));
+    }
   }
 
   /** Ends every controller, waits for what devices have under way, and stops listening. The devices stay open. */
@@ -417,7 +454,7 @@ function factsOf(
   for (const [index, device] of devices.entries())
     namespaces.set(index + 1, {
       ...{ nsid: index + 1, device, uuid: bytesOfUuid(device.uuid) },
-      access: new Access(state),
+      ...{ access: new Access(state), usage: newUsage() },
     });
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
 }

@@ -9,6 +9,7 @@ import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
 import { admin, fabrics, fabricsOpcode, io, parseCommand, sgl } from "../nvme/command.ts";
 import { type Connected, Controller, type Queue } from "../nvme/controller.ts";
+import { newUsage } from "../nvme/identify.ts";
 import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
 import { status } from "../nvme/status.ts";
 import { blocksOf, type CommandFields, commandEntry, connectFields } from "../tcp/host.test-support.ts";
@@ -46,7 +47,9 @@ async function serve(options: Options = {}) {
     if (options.refused !== undefined) return options.refused;
     const subsystem = {
       ...{ nqn, serial: "1", model: "test" },
-      namespaces: new Map([[1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access() }]]),
+      namespaces: new Map([
+        [1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access(), usage: newUsage() }],
+      ]),
     };
     controller = new Controller(
       1,

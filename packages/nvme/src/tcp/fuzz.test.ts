@@ -5,6 +5,7 @@ import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
 import { fabrics, fabricsOpcode, parseCommand, sgl } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
+import { newUsage } from "../nvme/identify.ts";
 import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
 import { blocksOf, commandEntry, connectFields, icRequest } from "./host.test-support.ts";
 import { pduFlag, pduParts, pduType } from "./pdu.ts";
@@ -20,7 +21,9 @@ const answers: readonly number[] = [
 it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end of the connection`, async () => {
   const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const device = memoryDevice({ bytes: 2 ** 20 });
-  const namespaces = new Map([[1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access() }]]);
+  const namespaces = new Map([
+    [1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access(), usage: newUsage() }],
+  ]);
   const subsystem = { nqn: "nqn.2026-11.test:disk", serial: "1", model: "test", namespaces };
   const seen = new Map<number, number>();
   for (let tried = 0; tried < messages; ) {

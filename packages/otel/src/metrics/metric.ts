@@ -104,6 +104,21 @@ export const metrics = {
     "min",
   ),
   lanes: gauge("lanes", "{lane}", "Worker lanes by state", [own.state]),
+  diskOperations: counter("disk.operations", "{operation}", "Reads and writes that hosts of NVMe asked for", [
+    own.disk,
+    own.operation,
+  ]),
+  diskBytes: counter("disk.bytes", "By", "Bytes that hosts of NVMe read and wrote", [
+    own.disk,
+    own.operation,
+  ]),
+  diskControllers: gauge("disk.controllers", "{controller}", "Associations with hosts of NVMe"),
+  diskQueues: gauge("disk.io_queues", "{queue}", "I/O queues of hosts of NVMe"),
+  diskRefused: counter(
+    "disk.connections.refused",
+    "{connection}",
+    "Connections that a target of NVMe refused",
+  ),
   laneDeaths: counter("lane.deaths", "{thread}", "Threads of lanes that exited unexpectedly"),
 } as const satisfies Readonly<Record<string, Metric>>;
 

@@ -6,7 +6,25 @@ import { metrics } from "./metric.ts";
 import { Totals, totalsOf } from "./totals.ts";
 
 /** What metrics can be read from. */
-export type MetricSource = Engine | LanesSource | Peer | BackendsSource;
+export type MetricSource = Engine | LanesSource | Peer | BackendsSource | DisksSource;
+
+/** What `NvmeTarget` of `cinnabar-nvme` gives. */
+export interface DisksSource {
+  readonly capsules: unknown;
+  stats(): {
+    readonly controllers: number;
+    readonly ioQueues: number;
+    readonly refused: number;
+    readonly namespaces: readonly {
+      readonly nqn: string;
+      readonly nsid: number;
+      readonly reads: number;
+      readonly readBytes: number;
+      readonly writes: number;
+      readonly writtenBytes: number;
+    }[];
+  };
+}
 
 /** What `openLanes` of `cinnabar-lanes` gives. */
 export interface LanesSource {
@@ -35,6 +53,7 @@ export interface Reader {
 
 export function readerOf(source: MetricSource, perLane: boolean): Reader {
   if ("backends" in source) return new BackendReader(() => source.backends);
+  if ("capsules" in source) return new DisksReader(source);
   if ("lanes" in source) return new LanesReader(source, perLane);
   if ("incarnation" in source && "state" in source && "url" in source)
     return new BackendReader(() => [{ url: source.url, state: source.state }]);
@@ -112,6 +131,37 @@ class LanesReader implements Reader {
 
   #attributes(lane: string): Attributes {
     return this.#perLane ? { [own.lane]: lane } : {};
+  }
+}
+
+/** The disks of a target of NVMe. */
+class DisksReader implements Reader {
+  readonly #target: DisksSource;
+
+  constructor(target: DisksSource) {
+    this.#target = target;
+  }
+
+  async read(): Promise<Totals> {
+    return this.readNow();
+  }
+
+  readNow(): Totals {
+    const totals = new Totals();
+    const { controllers, ioQueues, refused, namespaces } = this.#target.stats();
+    totals.add(metrics.diskControllers, controllers);
+    totals.add(metrics.diskQueues, ioQueues);
+    totals.add(metrics.diskRefused, refused);
+    for (const { nqn, nsid, reads, readBytes, writes, writtenBytes } of namespaces)
+      for (const [operation, count, bytes] of [
+        ["read", reads, readBytes] as const,
+        ["write", writes, writtenBytes] as const,
+      ]) {
+        const attributes = { [own.disk]: `${nqn} ${nsid}`, [own.operation]: operation };
+        totals.add(metrics.diskOperations, count, attributes);
+        totals.add(metrics.diskBytes, bytes, attributes);
+      }
+    return totals;
   }
 }
 
