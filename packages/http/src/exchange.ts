@@ -15,6 +15,8 @@ export interface HttpRequest {
   readonly query: string;
   /** The value of a header by its name in lower case; several are joined by commas. Undefined without the header. */
   header(name: string): string | undefined;
+  /** The address that the connection comes from, where the adapter knows it. */
+  readonly address: string | undefined;
   /** The body, or undefined where the request has none. It is read once; whoever stops early cancels it. */
   body(): BodySource | undefined;
   /** Fires when the client has gone away before its answer was complete. */

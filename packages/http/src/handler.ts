@@ -63,7 +63,7 @@ export function httpHandler(options: HttpOptions): HttpHandler {
 function requestOf({ method, url, headers, body, signal }: Request): HttpRequest {
   const { pathname, search } = new URL(url);
   return {
-    ...{ method, path: pathname, query: search.slice(1), signal },
+    ...{ method, path: pathname, query: search.slice(1), signal, address: undefined },
     body: () => body?.getReader(),
     header: (name) => headers.get(name) ?? undefined,
   };

@@ -55,7 +55,7 @@ function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortS
   const { method = "", url = "", headers } = request;
   const question = url.indexOf("?");
   return {
-    ...{ method, signal },
+    ...{ method, signal, address: request.socket.remoteAddress },
     path: question === -1 ? url : url.slice(0, question),
     query: question === -1 ? "" : url.slice(question + 1),
     header(name) {

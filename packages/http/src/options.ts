@@ -40,6 +40,14 @@ export interface RemoteService {
   readonly options?: ClientOptions | undefined;
 }
 
+/** What `clientOf` sees of a request. */
+export interface ClientRequest {
+  /** The address that the connection comes from; undefined for a handler that takes a `Request`. */
+  readonly address: string | undefined;
+  /** The value of a header by its name in lower case. */
+  header(name: string): string | undefined;
+}
+
 /** Bounds of what clients may ask for. */
 export interface HttpLimits {
   /** The bytes of one body. Default 1 MiB. */
@@ -56,6 +64,9 @@ export interface HttpLimits {
   readonly maxRequests: number;
   /** The streams that are open at the same time. More of them are refused. Default 1024. */
   readonly maxStreams: number;
+  /** The same for one client, where `clientOf` names clients. Defaults 64, and 16 streams. */
+  readonly maxRequestsByClient: number;
+  readonly maxStreamsByClient: number;
 }
 
 /** Options of `httpHandler`. */
@@ -82,6 +93,11 @@ export interface HttpOptions {
   /** The pages of other origins that may call. Default: none may. */
   readonly cors?: CorsOptions | undefined;
   /**
+   * Names the client of a request, so that `maxRequestsByClient` and `maxStreamsByClient` apply to it: its address, or
+   * behind a proxy of yours a header that the proxy sets. Undefined: no limit of its own. Default: none has one.
+   */
+  readonly clientOf?: ((request: ClientRequest) => string | undefined) | undefined;
+  /**
    * Answers GET of `/livez` and `/readyz` below `prefix`, for probes. `/livez` is 200 while the process answers, and
    * `/readyz` until the handler closes, and where a function is given, while it returns true. Default false.
    */
@@ -104,7 +120,8 @@ export interface HttpOptions {
 }
 
 /** The options with the defaults. */
-export interface ResolvedHttpOptions extends Omit<Complete<HttpOptions>, "cors" | "limits"> {
+export interface ResolvedHttpOptions extends Omit<Complete<HttpOptions>, "cors" | "limits" | "clientOf"> {
+  readonly clientOf: HttpOptions["clientOf"];
   readonly cors: CorsOptions | undefined;
   readonly limits: HttpLimits;
 }
@@ -154,6 +171,8 @@ const limitFields = {
   maxTimeoutMs: milliseconds({ fallback: 300_000 }),
   maxRequests: integer(1, 1_000_000, 1024),
   maxStreams: integer(1, 1_000_000, 1024),
+  maxRequestsByClient: integer(1, 1_000_000, 64),
+  maxStreamsByClient: integer(1, 1_000_000, 16),
 } satisfies FieldsOf<HttpLimits>;
 
 const httpFields = {
@@ -168,6 +187,7 @@ const httpFields = {
       ? (value as NonNullable<HttpOptions["health"]>)
       : fail(TypeError, where, name, "true, false, or a function that says whether it is ready", value),
   ),
+  clientOf: callback<NonNullable<HttpOptions["clientOf"]>>(),
   compress: boolean(true),
   limits: group(limitFields),
   onError: callback<(error: unknown) => void>((error) => console.error("cinnabar-http:", error)),
@@ -202,6 +222,7 @@ export function resolveHttpOptions(options: HttpOptions): ResolvedHttpOptions {
       onError,
       compress: resolved.compress,
     },
+    clientOf: resolved.clientOf,
     cors: cors as CorsOptions | undefined,
     limits: limits as HttpLimits,
   };

@@ -6,6 +6,7 @@ import type { HttpAnswer, HttpRequest } from "./exchange.ts";
 import { headersOf, metadataOf } from "./headers.ts";
 import { jsonOfValue } from "./json/values.ts";
 import { type HttpMethod, Methods } from "./methods.ts";
+import { OpenRequests } from "./open-requests.ts";
 import type { ResolvedHttpOptions } from "./options.ts";
 import { Origins } from "./origins.ts";
 import { assertType, enveloped, inputOf, messageOf, timeoutOf } from "./request.ts";
@@ -24,45 +25,24 @@ interface CallInput {
   };
 }
 
-/** Requests of one kind that are served, and how many may be at once. */
-class Served {
-  readonly #max: number;
-  #count = 0;
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  /** Returns what ends the request; calling it again does nothing. @throws Refusal beyond the limit. */
-  begin(): () => void {
-    if (this.#count >= this.#max)
-      throw new Refusal("resource_exhausted", "the server is busy", 429, [["retry-after", "1"]]);
-    this.#count++;
-    let isOpen = true;
-    return () => {
-      if (isOpen) this.#count--;
-      isOpen = false;
-    };
-  }
-}
-
 /** Answers requests by calls, whatever server they come from. */
 export class HttpServer {
   readonly #options: ResolvedHttpOptions;
   readonly #methods: Methods;
   readonly #origins: Origins;
   readonly #bodies: BodyReader;
-  readonly #requests: Served;
-  readonly #streams: Served;
+  readonly #requests: OpenRequests;
+  readonly #streams: OpenRequests;
   #isClosed = false;
 
   constructor(options: ResolvedHttpOptions) {
+    const { limits } = options;
     this.#options = options;
     this.#methods = new Methods(options);
     this.#origins = new Origins(options.cors, options.requestHeaders);
-    this.#bodies = new BodyReader(options.limits);
-    this.#requests = new Served(options.limits.maxRequests);
-    this.#streams = new Served(options.limits.maxStreams);
+    this.#bodies = new BodyReader(limits);
+    this.#requests = new OpenRequests(limits.maxRequests, limits.maxRequestsByClient);
+    this.#streams = new OpenRequests(limits.maxStreams, limits.maxStreamsByClient);
   }
 
   close(): Promise<void> {
@@ -99,12 +79,16 @@ export class HttpServer {
       throw new Refusal("unimplemented", `the method takes ${verbs}`, 405, [["allow", verbs]]);
     }
     if (method.kind === "serverStream") return this.#stream(method, request, isGet);
-    const end = this.#requests.begin();
+    const end = this.#requests.begin(this.#clientOf(request));
     try {
       return await this.#call(method, request, isGet);
     } finally {
       end();
     }
+  }
+
+  #clientOf(request: HttpRequest): string | undefined {
+    return this.#options.clientOf?.(request);
   }
 
   /** The answer to a probe of health; undefined for any other path. */
@@ -154,7 +138,7 @@ export class HttpServer {
     const form = isEnveloped ? envelopes : serverSentEvents;
     let end = () => {};
     try {
-      end = this.#streams.begin();
+      end = this.#streams.begin(this.#clientOf(request));
       const { input, options } = await this.#read(
         method,
         request,

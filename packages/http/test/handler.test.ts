@@ -520,6 +520,24 @@ describe("a body", () => {
   });
 });
 
+describe("a client that is named", () => {
+  it("has limits of its own, which leave room for others", async () => {
+    const { handler, seen } = serve({
+      clientOf: (request) => request.header("x-client"),
+      limits: { maxRequestsByClient: 1 },
+    });
+    const gone = new AbortController();
+    const first = handler(post("greeter.v1/wait", {}, { "x-client": "a" }, { signal: gone.signal }));
+    await seen.waiting;
+    const statusOf = async (client: string) =>
+      (await handler(post("greeter.v1/ping", {}, { "x-client": client }))).status;
+    expect([await statusOf("a"), await statusOf("b")]).toEqual([429, 200]);
+    gone.abort();
+    await first;
+    expect(await statusOf("a")).toBe(200);
+  });
+});
+
 describe("pages of other origins", () => {
   const from = (headers: Record<string, string>) => post("greeter.v1/greet", { name: "a" }, headers);
   const cors = { origins: ["https://app.example"], credentials: true };

@@ -232,6 +232,26 @@ describe("a stream over node:http", () => {
     expect(stdout).toContain("event: end\n");
   });
 
+  it("counts for the address that it comes from", async () => {
+    const seen: unknown[] = [];
+    const clientOf = ({ address }: { address: string | undefined }) => {
+      seen.push(address);
+      return address;
+    };
+    const { url } = await listen({ clientOf, limits: { maxStreamsByClient: 1 } });
+    const gone = new AbortController();
+    expect((await fetch(`${url}/endless`, { signal: gone.signal })).status).toBe(200);
+    expect((await fetch(`${url}/endless`)).status).toBe(429);
+    expect(seen).toEqual(["127.0.0.1", "127.0.0.1"]);
+    gone.abort();
+    const isFree = async () => {
+      const response = await fetch(`${url}/count?message=%7B%22to%22%3A1%7D`);
+      await response.text();
+      return response.status;
+    };
+    await expect.poll(isFree).toBe(200);
+  });
+
   it("makes no more items than the client takes, and stops when the client goes away", async () => {
     const { url, seen } = await listen();
     const gone = new AbortController();
