@@ -7,17 +7,6 @@ const run = promisify(execFile);
 
 const recipes: readonly (readonly [name: string, lines: readonly string[], fabrics?: readonly string[]])[] = [
   [
-    "http-front-end",
-    [
-      '200 {"title":"Report of 2026"}',
-      '404 {"error":"NotFound"}',
-      '400 {"error":"invalid_argument"}',
-      '400 {"error":"the body is no JSON"}',
-      "AbortError",
-      "the handler was told",
-    ],
-  ],
-  [
     "metrics",
     [
       "cinnabar_sessions 1",
