@@ -118,8 +118,7 @@ class DataSearch : public Napi::AsyncWorker {
 Napi::Value zeroFile(const Info& info) {
   FileRange range;
   bool frees = false;
-  if (!readFileRange(info, &range) ||
-      napi_get_value_bool(info.Env(), info[3], &frees) != napi_ok) {
+  if (!readFileRange(info, &range) || napi_get_value_bool(info.Env(), info[3], &frees) != napi_ok) {
     return number(info, EINVAL);
   }
   auto* zeroing = new Zeroing(info.Env(), std::move(range), frees);
