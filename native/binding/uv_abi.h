@@ -5,10 +5,11 @@
 // The few functions of libuv that a wait for a descriptor needs. Node exports libuv, and libuv 1.x
 // keeps its ABI, but the Node-API headers do not carry uv.h. With these declarations the build does
 // not need Node's own headers. Handles are opaque and allocated by their size at run time
-// (uv_handle_size).
+// (uv_handle_size). test/test_uv_abi.cc compares all of it with uv.h, where a machine has that.
 
 #include <cstddef>
 
+#ifndef UV_H
 extern "C" {
 
 struct uv_loop_s;
@@ -35,6 +36,7 @@ int uv_async_init(uv_loop_s* loop, uv_handle_s* handle, uv_async_cb callback);
 int uv_async_send(uv_handle_s* handle);
 
 }  // extern "C"
+#endif
 
 namespace cinnabar::binding {
 

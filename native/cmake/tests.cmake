@@ -37,6 +37,13 @@ add_executable(cinnabar_native_tests
   test/test_threads.cc
   test/test_transfers.cc
   test/test_verbs_report.cc)
+# Node's packages have the header of libuv in a folder of their own.
+find_path(UV_INCLUDE_DIR uv.h PATH_SUFFIXES node)
+if(UV_INCLUDE_DIR)
+  target_sources(cinnabar_native_tests PRIVATE test/test_uv_abi.cc)
+  set_source_files_properties(test/test_uv_abi.cc PROPERTIES
+    INCLUDE_DIRECTORIES "${UV_INCLUDE_DIR}" SKIP_UNITY_BUILD_INCLUSION ON)
+endif()
 target_include_directories(cinnabar_native_tests SYSTEM PRIVATE ${DOCTEST_INCLUDE_DIR})
 target_link_libraries(cinnabar_native_tests PRIVATE cinnabar_engine)
 set_target_properties(cinnabar_native_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
