@@ -83,7 +83,7 @@ const noMessages: readonly RegExp[] = [
   // Descriptions in schemas.
   /^only calls (of this service|that have failed)/,
   // Code that is generated.
-  /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
+  /^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createDiffieHellman \}/,
   // What commands print when all is well.
   /^Usage: cinnabar|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
   /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves) .*\.$|^any amount can be pinned$/,
@@ -92,7 +92,7 @@ const noMessages: readonly RegExp[] = [
   /^served … calls, of which |^… us of this process by call$/,
   // The picture of `cinnabar bench`.
   /^<(svg|style|text|rect|meta) ?.*>$/,
-  /^ended: … reads, |^…: … bytes, blocks of |^… (reads|writes)\/s …B\/s$/,
+  /^ended: … reads, |^…: … bytes(, blocks of | now$)|^… (reads|writes)\/s …B\/s$/,
   // Scripts for shells, and the manual page.
   /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.
