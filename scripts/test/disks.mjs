@@ -25,7 +25,7 @@ export function installClientsOfDisks() {
 export function runClientsOfDisks() {
   return runVitest({
     name: "disks-clients",
-    args: ["packages/nvme/test/nbd-clients"],
+    args: ["packages/nvme/test/nbd-clients", "packages/nvme/test/mirror"],
     env: { CINNABAR_DISK_CLIENTS: "1" },
   });
 }
