@@ -1,5 +1,6 @@
 import { createReadStream, createWriteStream, readFileSync, writeFileSync } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
+import { type FileHandle, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import {
   type BalancedPeer,
@@ -19,12 +20,21 @@ import {
 import { bulkStream, type RemoteStream } from "cinnabar-bulk";
 import { type Authority, collective, type Group, type GroupImplementation } from "cinnabar-group";
 import type { Variable } from "cinnabar-group/variables";
+import type { fastifyPlugin, OpenApiOptions } from "cinnabar-http";
 import type { EngineMetrics } from "cinnabar-otel";
 import { z } from "zod";
 
 // What the examples of docstrings use without declaring it. Only the types count: nothing of this runs.
 
-export { createReadStream, createWriteStream, Readable, readFileSync, writeFileSync };
+export {
+  createReadStream,
+  createServer,
+  createWriteStream,
+  Readable,
+  readFileSync,
+  writeFile,
+  writeFileSync,
+};
 
 export const Greeter = service("greeter.v1", {
   greet: unary({
@@ -56,6 +66,10 @@ export declare const files: Client<typeof Files> & Implementation;
 export declare const cache: Client<typeof Cache>;
 export declare const sums: Client<typeof Sums>;
 
+export declare const fastify: {
+  register(plugin: ReturnType<typeof fastifyPlugin>, options: { prefix: string }): Promise<void>;
+};
+export declare const options: Pick<OpenApiOptions, "services" | "allow">;
 export declare const engine: Engine;
 export declare const verifyToken: (token: string | undefined, method: string) => Promise<boolean>;
 export declare const peer: Peer;

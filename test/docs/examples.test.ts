@@ -46,7 +46,8 @@ describe("examples in docstrings", () => {
     ].map((match) => match[1]);
     const globals = [
       ...names,
-      ...["createReadStream", "createWriteStream", "readFileSync", "writeFileSync", "Readable"],
+      ...["createReadStream", "createServer", "createWriteStream", "readFileSync", "writeFile"],
+      ...["writeFileSync", "Readable"],
     ].map((name) => `const ${name}: typeof import("../${context}").${name};`);
     expect(compile(folder, `export {};\ndeclare global {\n${globals.join("\n")}\n}`)).toBe("");
     const rooms = new Set(examples.map(({ file }) => file.split("/src/")[0]));
