@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { blocksOf, root } from "../../../test/docs/pages.test-support.ts";
 import { type BlockDevice, memoryDevice, NvmeTarget, openFileDevice, serveNbd } from "../src/index.ts";
 import {
   addressOf,
@@ -166,6 +167,35 @@ describe.skipIf(!isGuest)("Linux as client of NBD", () => {
     } finally {
       await run("nbd-client", "-d", "/dev/nbd0");
     }
+  });
+});
+
+describe.skipIf(!isGuest)("the guide", () => {
+  it("mounts a small file system, which has blocks of 1 KiB, by its lines as they stand", async () => {
+    const [lines] = blocksOf("docs/guide/disks.md").filter(({ text }) =>
+      text.includes("nbd-client -unix disk.sock"),
+    );
+    const image = join(folder, "small.img");
+    await writeFile(image, "");
+    await truncate(image, 64 * mib);
+    await run("mkfs.ext4", "-q", "-F", image);
+    expect(await run("dumpe2fs", "-h", image)).toMatch(/Block size: +1024/);
+    await using device = await openFileDevice(image);
+    await using server = await serveNbd(device, { path: join(folder, "disk.sock") });
+    // Tests are root in the guest, whose kernel has the module within.
+    const commands = lines?.text
+      .replaceAll("sudo ", "")
+      .replace("modprobe nbd", "")
+      .replaceAll("/mnt", mountPoint);
+    try {
+      await run("bash", "-ec", `cd ${folder}\n${commands}`);
+      await run("cp", "-r", join(root, "docs"), mountPoint);
+      await run("umount", mountPoint);
+    } finally {
+      await run("nbd-client", "-d", "/dev/nbd0");
+    }
+    expect(server.stats().failed).toBe(0);
+    await run("e2fsck", "-fn", image);
   });
 });
 
