@@ -1,11 +1,11 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { RoomWaiter } from "../../base/flow/byte-budget.ts";
-import type { RendezvousBody } from "../../wire/frame.ts";
-import { frameKind } from "../../wire/frame.ts";
+import type { Flushable, Turns } from "../../fabric/progress.ts";
+import { frameKind, type RendezvousBody } from "../../wire/frame.ts";
+import type { Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { inputItems, outputItems } from "../connection/rendezvous.ts";
 import { itemCost, SendCredits } from "./item-credits.ts";
-import type { SendTurns, TurnTaker } from "./send-turns.ts";
 
 /** The source of a sender's items. */
 export interface ItemProducer {
@@ -31,7 +31,7 @@ const noRoomToOffer = new Error();
  * Sends the items of one direction of a stream. It has one producer. The class extends its credits, which saves an
  * object for each open stream.
  */
-export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
+export class ItemSender extends SendCredits implements RoomWaiter {
   readonly #session: SessionContext;
   readonly #turns: SendTurns;
   readonly #kind: typeof frameKind.input | typeof frameKind.output;
@@ -174,4 +174,50 @@ export interface InputSource {
   detach(): void;
   /** The stream has ended, with `error` if it failed. */
   close(error: RpcError | undefined): void;
+}
+
+/**
+ * The order in which the streams of one session send items. Items are not urgent: they leave half of the session's
+ * messages to requests and answers, and wait while other frames wait.
+ */
+export class SendTurns implements Flushable {
+  flushQueued = false;
+  readonly #outbox: Outbox;
+  readonly #progress: Turns;
+  #ring: Pick<ItemSender, "onTurn">[] = [];
+
+  constructor(outbox: Outbox, progress: Turns) {
+    this.#outbox = outbox;
+    this.#progress = progress;
+  }
+
+  get congested(): boolean {
+    return this.#outbox.congested;
+  }
+
+  /** `taker` has its turn after all that wait already. Then it may send as long as the turns are not `congested`. */
+  enroll(taker: Pick<ItemSender, "onTurn">): void {
+    this.#ring.push(taker);
+    this.#progress.flushSoon(this);
+    // Otherwise the completion of a message on its way starts the next turn.
+    if (!this.congested) this.#progress.wake();
+  }
+
+  /** Called at the end of a turn of the loop. Items that the takers send leave in the next turn. */
+  flush(): boolean {
+    const ring = this.#ring;
+    this.#ring = [];
+    let taken = 0;
+    while (taken < ring.length && !this.congested) (ring[taken++] as ItemSender).onTurn();
+    // A generator yields its items after the turn.
+    if (taken > 0) this.#progress.goOn();
+    if (taken < ring.length) this.#ring = [...ring.slice(taken), ...this.#ring];
+    if (this.#ring.length > 0) this.#progress.flushSoon(this);
+    return false;
+  }
+
+  /** Stops sending. */
+  close(): void {
+    this.#ring = [];
+  }
 }

@@ -10,8 +10,7 @@ import { type IdleListener, IdleWatch } from "./idle-watch.ts";
 import { type ArrivalsOwner, ItemArrivals } from "./item-arrivals.ts";
 import type { ItemWindow } from "./item-credits.ts";
 import { ItemReceiver, Items, type ReceiverOwner } from "./item-receiver.ts";
-import { ItemSender } from "./item-sender.ts";
-import type { SendTurns } from "./send-turns.ts";
+import { ItemSender, type SendTurns } from "./item-sender.ts";
 
 /** The items of one call on one side: those that arrive, and those that this side sends. */
 abstract class ItemsOfCall implements CallItems, ArrivalsOwner {

@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
 import type { Outbox } from "../channel/outbox.ts";
-import { SendTurns } from "./send-turns.ts";
+import { SendTurns } from "./item-sender.ts";
 
 it("has no turn wait for what may arrive behind which its takers go on", () => {
   const outbox = { congested: false };

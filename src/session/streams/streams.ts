@@ -8,8 +8,8 @@ import { frameKind } from "../../wire/frame.ts";
 import { Exchange } from "../calls/exchange.ts";
 import type { SessionContext } from "../connection/context.ts";
 import type { FrameHandler, SessionPart } from "../connection/session-part.ts";
+import { SendTurns } from "./item-sender.ts";
 import { CalleeItems } from "./items-of-call.ts";
-import { SendTurns } from "./send-turns.ts";
 
 /** The items of the streams on one session: finds the call that each frame belongs to. */
 export class Streams implements SessionPart {
