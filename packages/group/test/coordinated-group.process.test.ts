@@ -1,4 +1,4 @@
-import { afterAll, describe, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { isLong } from "../../../test/matrix/long.ts";
 import type { Report } from "../../../test/processes/programs/commands.ts";
 import { Child, endAllChildren } from "../../../test/processes/support/child.ts";
@@ -6,15 +6,9 @@ import { Child, endAllChildren } from "../../../test/processes/support/child.ts"
 const size = isLong ? 16 : 4;
 /**
  * A suspicion lasts six seconds at least. A loaded machine takes no process for dead that only waits, or that has joined
- * and whose detector's engine is not open yet.
+ * and whose detector does not run yet.
  */
 const detector = { periodMs: 250, suspicionFactor: 24, suspicionMaxFactor: 2 };
-
-/** What carries the messages of the detectors, and how the address of one is written there. */
-const transports = {
-  udp: (host: string) => `${host}:7946`,
-  tcp: (host: string) => `tcp://${host}:7946`,
-};
 
 afterAll(endAllChildren);
 
@@ -29,7 +23,7 @@ interface Started extends Place {
 }
 
 /** Starts members on loopback addresses of their own: each run has another network of 127.0.0.0/8. */
-function starter(addressOf: (host: string) => string): (place: number, rank?: number) => Promise<Place> {
+function starter(): (place: number, rank?: number) => Promise<Place> {
   const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
   const hostOf = (place: number) => `${network}.${place + 1}`;
   const urlOf = (place: number) => `tcp://${hostOf(place)}:7400`;
@@ -37,7 +31,7 @@ function starter(addressOf: (host: string) => string): (place: number, rank?: nu
   return async (place, rank) => {
     const child = new Child("coordinated-member", {
       listen: [`shm://${network}-${place}`, urlOf(place)],
-      ...{ seeds, address: addressOf(hostOf(place)), detector },
+      ...{ seeds, address: `${hostOf(place)}:7946`, detector },
       ...(rank !== undefined && { rank }),
     });
     const ready = await child.report("ready");
@@ -56,15 +50,10 @@ async function agree(
   return views.map(({ version }) => version);
 }
 
-const tested = (isLong ? ["udp", "tcp"] : ["tcp"]) as (keyof typeof transports)[];
-
-// All at once: a detector finds out by waiting.
-describe.concurrent.each(tested)(`a group of ${size} processes with a coordinator, over %s`, (transport) => {
+describe(`a group of ${size} processes with a coordinator`, () => {
   // One group for all, since starting it takes most of the time; and some seconds, for a detector finds out by waiting.
-  it("goes on without processes that are killed, stand still or leave, and knows their successors", async ({
-    expect,
-  }) => {
-    const start = starter(transports[transport]);
+  it("goes on without processes that are killed, stand still or leave, and knows their successors", async () => {
+    const start = starter();
     const started = await Promise.all(Array.from({ length: size }, (_, place) => start(place)));
     const ranks = started.map(({ rank }) => rank).sort((a, b) => a - b);
     expect(ranks).toEqual(Array.from({ length: size }, (_, rank) => rank));
