@@ -17,6 +17,8 @@ const { client } = settings<{ readonly client?: string }>();
 const ip = (...args: string[]) => execFileSync("ip", args);
 
 if (client !== undefined) {
+  // It ends with the server's process, whose output it shares.
+  process.on("disconnect", () => process.exit(0));
   // The network comes from outside.
   await once(process, "message");
   const engine = await Engine.open({ listen: `tcp://${hostIp}:${hostPort}`, heartbeatMs: longMs });
