@@ -83,9 +83,9 @@ describe("a part of a session", () => {
     expect(all.port.frames.map(({ kind }) => kind)).toEqual([note]);
     expect(decoded(all.port.frames[0])).toEqual({ n: 1 });
     expect([all.session.hasOpenWork, all.host.watched]).toEqual([true, [all.session]]);
-    // The first call begins a watch of its own: it forgives what silence was before. A second one does not.
+    // A call of a session that is watched begins no other watch.
     for (let calls = 0; calls < 2; calls++) all.outgoing.request(new FakeCall(), 0, 500, undefined);
-    expect(all.host.watched).toHaveLength(2);
+    expect(all.host.watched).toEqual([all.session]);
     const answers = [0, 1].map((slot) => ({ kind: frameKind.response, callId: id(1, slot) }));
     all.receive({ kind: last, word: 7 }, ...answers);
     expect([all.notes.taken, all.session.hasOpenWork]).toEqual([[7], false]);

@@ -55,7 +55,7 @@ const ask = (tool: Tool, url: string, ...more: string[]) =>
 /** One line, which says who complains. */
 const oneLine = (tool: Tool) => new RegExp(`^cinnabar ${tool}: [^\\n]+\\n$`);
 
-/** A server that tells all of itself. */
+/** A server that serves inspection and reflection. */
 const serveAll = (options: EngineOptions = {}) => serve(options, ["inspection", "reflection"]);
 
 /** Makes calls until the work is over: `tail` has something to print, and `top` to count. */
@@ -107,7 +107,7 @@ describe("a server that is killed while it is looked at", () => {
     if (command === "ping") await tool.has(/ping 1: /);
     child.kill("SIGKILL");
     if (command === "ping") {
-      // It tells of each ping, and goes on: the server may come back.
+      // It reports each ping, and goes on: the server may come back.
       await tool.has(/ping \d+: \[unavailable\]/);
       tool.child.kill("SIGINT");
       expect(await tool.ended).toMatchObject({ status: 130, stderr: "" });
@@ -183,7 +183,7 @@ describe("a server that drains", () => {
     const [health, top, tail] = shown as [Running, Running, Running];
     await health.has(/^serving$/m);
     await top.has(/ serving /);
-    // Health is told without a request.
+    // The server sends its health without a request.
     while (engine.stats().controlRequests.in < shown.length - 1) await new Promise(setImmediate);
     const drained = engine.drain({ graceMs: 100_000 });
     await health.has(/^draining$/m);
@@ -254,7 +254,7 @@ describe("a server whose event loop is blocked", () => {
     const asking = peer.client(Inspection);
     while ((await asking.snapshot({ timeoutMs: 60_000 })).peers.length < 1 + commands.length)
       await new Promise(setImmediate);
-    // One that has connected and was told nothing yet shows nothing.
+    // One that has connected and has received nothing yet shows nothing.
     for (const [index, [command]] of commands.entries())
       if (command !== "tail") await shown[index]?.has(/\bserving\b/);
     await peer.client(Block).block();
@@ -314,7 +314,7 @@ describe("a server with security", () => {
   it.each(tools)("forbids what cinnabar %s asks: one line, and status 71", async (tool) => {
     const { url } = await serveAll({ security: { ...security, allow: () => false } });
     const { status, stdout, stderr } = await ask(tool, url, "--psk", keyFile("me", key));
-    // A refusal is an answer, and that is all that a ping asks for. Health is told to each peer that has the key.
+    // A refusal is an answer, and that is all that a ping asks for. Each peer that has the key receives the health.
     if (tool === "ping" || tool === "health") expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
     else {
       expect({ status, stdout }).toEqual({ status: 71, stdout: "" });

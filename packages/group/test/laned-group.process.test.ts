@@ -98,7 +98,7 @@ describe.each([
         );
       expect(await successor.child.ask("stats")).toMatchObject({ dispatcher: 0, lanes: [0] });
 
-      // It joins in the place of the former one.
+      // It replaces the former one.
       await holder.group.leave();
       await group.when(({ members }) => members.length === 1);
       const result = await api.where.result({});

@@ -22,7 +22,7 @@ afterEach(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Debian's Open MPI, as set-up has unpacked it, or the system's. Undefined where there is none, and set-up said so. */
+/** Debian's Open MPI, as set-up has unpacked it, or the system's. Undefined without one: set-up has said so. */
 function findMpirun(): { readonly command: string; readonly env: NodeJS.ProcessEnv } | undefined {
   const usr = join(root, "build/mpirun/usr");
   if (!existsSync(join(usr, "bin/mpirun.openmpi")))

@@ -46,7 +46,7 @@ export interface ErrorData {
   readonly retryAfterMs?: number;
 }
 
-/** The last message of a stream in Connect's protocol. An error is absent where there is none: null is a success. */
+/** The last message of a stream in Connect's protocol. A success has no field `error`, not even null. */
 export interface EndMessage {
   readonly error?: ConnectError;
   readonly metadata?: Readonly<Record<string, readonly string[]>>;

@@ -17,7 +17,7 @@ export interface HttpRequest {
   header(name: string): string | undefined;
   /** The address that the connection comes from, where the adapter knows it. */
   readonly address: string | undefined;
-  /** The body, or undefined where the request has none. It is read once; whoever stops early cancels it. */
+  /** The body, or undefined where the request has none. It is read once; a reader that stops early cancels it. */
   body(): BodySource | undefined;
   /** Fires when the client has gone away before its answer was complete. */
   readonly signal: AbortSignal;

@@ -10,7 +10,7 @@ export interface StreamForm {
   readonly headers: HttpAnswer["headers"];
   item(json: string): Uint8Array;
   end(message: EndMessage): Uint8Array;
-  /** Bytes without a meaning, sent where a proxy would take silence for death; undefined where there are none. */
+  /** Bytes without a meaning, sent where a proxy would take silence for death; undefined without such bytes. */
   readonly beat: Uint8Array | undefined;
   /** Whether a failure before the first item has the status of its code. */
   readonly hasStatus: boolean;

@@ -71,7 +71,7 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
     const { server, api } = await startLanes({ listen: listen(), lanes: 2 }, { policy: "roundRobin" });
     const { lane: resting } = await api.rest();
     const served = [];
-    // It may get calls until the client has heard of it.
+    // It may get calls until the client knows that it rests.
     await until(async () => (await api.where({})).lane !== resting && (await api.where({})).lane !== resting);
     for (let call = 0; call < 6; call++) served.push((await api.where({})).lane);
     expect(new Set(served)).toEqual(new Set([1 - (resting as number)]));

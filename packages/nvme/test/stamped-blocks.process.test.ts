@@ -9,7 +9,7 @@ import { blockBytes, writeOf } from "./programs/stamps.ts";
 const nqn = "nqn.2026-11.test:disk";
 const hostNqn = "nqn.2026-11.test:host";
 const diskBlocks = 16_384;
-/** Blocks that are written over each transport. CINNABAR_AMOUNT says how many it shall be over all three. */
+/** Blocks that are written over each transport. CINNABAR_AMOUNT says how many over all three. */
 const wanted = Number(process.env.CINNABAR_AMOUNT ?? (isLong ? 10_000_000 : 120_000)) / 3;
 /** How often one of both sides is killed: the target, the host, the target … */
 const kills = Math.max(4, Math.round(wanted / 50_000));
@@ -59,7 +59,7 @@ it.each<[string, number | string]>([
         writes++;
       }
     };
-    /** Takes what it had told before it ended. */
+    /** Takes what it had reported before it ended. */
     const takeRest = (child: Child) => {
       for (const { changes } of child.unread("written")) take({ changes });
       expect(child.unread("wrong"), child.stderr).toEqual([]);
@@ -88,7 +88,7 @@ it.each<[string, number | string]>([
     const found = Buffer.alloc(blockBytes);
     for (let block = 0; block < diskBlocks; block++) {
       await disk.read(found, 0, blockBytes, block * blockBytes);
-      // The last process has told of all its writes. Others may have died before they told.
+      // The last process has reported all its writes. Others may have died before they reported.
       const last = writeOf(found, block);
       expect(last, `block ${block}`).toBeGreaterThanOrEqual(known[block] ?? 0);
     }

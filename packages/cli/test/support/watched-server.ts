@@ -36,7 +36,7 @@ export interface Served {
   release(): void;
 }
 
-/** What a server tells of itself. */
+/** The services by which a server can be watched. */
 export const looks = { inspection, reflection };
 
 /** A server that lets others look into it. Sockets of Node need no addon. */

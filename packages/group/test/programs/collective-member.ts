@@ -105,7 +105,7 @@ obey({
   async visit({ holds = false, ...options }: CollectiveCallOptions & { holds?: boolean }) {
     return outcomeOf(group.all(Visits).visit({ holds }, options));
   },
-  /** Also tells the sum that all are to have. */
+  /** Also sends the sum that all are to have. */
   async spread({
     holds = false,
     bytes,

@@ -23,7 +23,7 @@ const authority = coordinatorAuthority({ seeds, joinTimeoutMs: 60_000, refreshMs
 const group = await joinGroup("test", {
   ...{ engine, authority, serve: [standing], detector: { address, options: detector } },
   ...(rank !== undefined && { rank }),
-  // The engine closes as it does by default, and the process goes on to tell of it.
+  // The engine closes as it does by default, and the process goes on to report it.
   onExcluded: async (excluded) => {
     tell("excluded", { version: excluded.view.version });
     await excluded.close();

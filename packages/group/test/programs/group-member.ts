@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { type DetectorEvent, FailureDetector, type FailureDetectorOptions } from "cinnabar-group";
 import { obey, settings, tell } from "../../../../test/processes/programs/commands.ts";
 
-// A member of a group whose detector tells its test of every event.
+// A member of a group whose detector reports every event to its test.
 const options = settings<Omit<FailureDetectorOptions, "onEvent">>();
 const onEvent = (event: DetectorEvent) => tell(event.type, event);
 const detector = await FailureDetector.open({ ...options, onEvent });
@@ -11,7 +11,7 @@ obey({
   stats: () => detector.stats(),
   statusOf: (member: number) => detector.statusOf(member),
   leave: () => detector.leave(),
-  /** Nothing runs on the main thread while there is such a file; told before. */
+  /** Nothing runs on the main thread while there is such a file. The test gets a report before. */
   block(file: string) {
     setImmediate(() => {
       tell("blocking");

@@ -3,7 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { Engine } from "cinnabar";
 import { coordinatorAuthority, joinGroup, launchOf, seedsOf } from "cinnabar-group";
 
-/** A member of a group that a launcher starts: it knows its rank, finds the others, and says on stdout whom it sees. */
+/** A member of a group that a launcher starts: it knows its rank, finds the others, and prints the members that it sees. */
 const [file = "", port = "0"] = process.argv.slice(2);
 const launch = launchOf();
 if (launch === undefined) throw new Error("no launcher started this process");

@@ -5,7 +5,7 @@ const place = z.object({ lane: z.union([z.int(), z.literal("dispatcher")]), who:
 
 /** What tests ask of a service that runs in lanes with `security`. */
 export const Guarded = service("guarded.v1", {
-  /** Which lane answers, and to whom. */
+  /** Which lane answers, and which caller. */
   whoami: unary({ output: place, idempotent: true }),
   /** For the administrator alone, by `allow`. */
   reset: unary({ output: place }),

@@ -14,7 +14,7 @@ export default async function services({ lane, data }: LaneContext): Promise<Lan
   };
   if (broken !== undefined && new Int32Array(broken)[0] === 1) throw new Error("broken on purpose");
   if (lane === failsIn) throw new Error("on purpose");
-  // A thread with nothing to wait for would end; the process with the dispatcher shall.
+  // A thread with nothing to wait for would end; the process with the dispatcher is to end.
   if (lane === hangsIn)
     await new Promise(() => {
       const waiting = setInterval(() => {}, 1000);

@@ -37,7 +37,7 @@ export class Handshake {
   #isStructured = false;
   #hasAllocation = false;
 
-  /** @param admit takes a place among the connections; false: there is none */
+  /** @param admit takes a place among the connections; false: all are taken */
   constructor(channel: Channel, device: BlockDevice, name: string, admit: () => boolean) {
     this.#channel = channel;
     this.#device = device;

@@ -52,7 +52,7 @@ export interface Queue {
   readonly place?: Place | undefined;
   /** The places of its server. Each connected queue takes one. */
   readonly places: Places;
-  /** Takes a place for this queue. False: there is none, or the queue has ended. */
+  /** Takes a place for this queue. False: all are taken, or the queue has ended. */
   admit(): boolean;
   /** Ends the connection at once. Commands that the device has not begun are never begun. */
   abort(): void;

@@ -26,7 +26,7 @@ export interface Connection {
 export interface Admission {
   /** The places of the server. */
   readonly places: Places;
-  /** Takes one of them. False: there is none, and the connection refuses its peer. */
+  /** Takes one of them. False: all are taken, and the connection refuses its peer. */
   admit(): boolean;
 }
 

@@ -19,7 +19,7 @@ const writers = 32;
 const maxBlocks = 32;
 /** Writes of one process are fewer. */
 const writesOfRun = 2 ** 24;
-/** Writes that are told at once. */
+/** Writes that one report names. */
 const told = 64;
 
 const { nqn, hostNqn, at, run } = settings<Settings>();

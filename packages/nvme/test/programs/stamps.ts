@@ -1,4 +1,4 @@
-/** Blocks that tell which write they are of: words of a block's number and the write's, which no other write has. */
+/** Blocks that say which write they are of: words of a block's number and the write's, which no other write has. */
 export const blockBytes = 4096;
 
 export function stamp(into: Uint8Array, block: number, write: number): void {
