@@ -2,7 +2,6 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallResult } from "../contract/infer.ts";
 import { type JsonSchema, jsonSchemaOf } from "../contract/json-schema.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import type { Schema } from "../contract/schema.ts";
 import { isOptionalZod } from "../contract/zod-validator.ts";
 import { isCallOption } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -18,11 +17,16 @@ export function withOptions<Options>(
   call: (input: unknown, options?: Options) => unknown,
 ): object {
   if (!takesNothing && !isOptionalZod(input)) return call;
-  if (!takesNothing)
+  if (!takesNothing) {
+    let form: JsonSchema | undefined;
     return (value: unknown, options?: Options) => {
-      if (options === undefined) refuseOptions(path, input, value);
+      if (options === undefined && hasOnlyOptions(value)) {
+        form ??= jsonSchemaOf(input, "input");
+        refuseOptions(path, form, Object.keys(value));
+      }
       return call(value, options);
     };
+  }
   return (options?: Options, surplus?: unknown) => {
     refuse(surplus, path);
     return call(undefined, options);
@@ -47,15 +51,19 @@ function refuse(surplus: unknown, path: string): void {
     throw new TypeError(`call: ${path} takes no input; its options come in that place`);
 }
 
+/** Whether a value has fields, and all of them have names of options. */
+function hasOnlyOptions(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const names = Object.keys(value);
+  return names.length > 0 && names.every(isCallOption);
+}
+
 /**
  * Options that replace an optional input would be lost if the schema drops unknown fields. The schema's form decides,
  * because a validation would run the user's refinements. Forms that are not known are accepted.
  */
-function refuseOptions(path: string, input: Schema, value: unknown): void {
-  if (typeof value !== "object" || value === null) return;
-  const names = Object.keys(value);
-  if (names.length === 0 || !names.every(isCallOption) || mayHold(jsonSchemaOf(input, "input"), names))
-    return;
+function refuseOptions(path: string, form: JsonSchema, names: string[]): void {
+  if (mayHold(form, names)) return;
   const method = path.slice(path.lastIndexOf("/") + 1);
   throw new TypeError(
     `call: ${names.join(", ")} came in the place of the input of ${path}; options are the second argument: ${method}(undefined, { ${names[0]}: … })`,

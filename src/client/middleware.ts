@@ -162,7 +162,7 @@ export class Surroundings extends Timed implements MiddlewareCall, Abortable {
         if (error === undefined) resolve(value);
         else reject(error);
       };
-      runChain(chain, this, () => this.#next(make), this.givesItems).then((value) => {
+      runChain(chain, this, () => this.#next(make)).then((value) => {
         const isMissing = value === undefined && !this.givesItems && !this.#method.returnsNothing;
         if (isMissing) this.#explainNothing().then(succeed, fail);
         else succeed(value);

@@ -187,3 +187,12 @@ describe("middleware around streams", () => {
     expect(server.stats().counters.requestsStarted).toBe(0);
   });
 });
+
+it("middleware of the client has a stream's own methods on what next() gives", async () => {
+  const listing: Middleware = async (call, next) => {
+    const items = (await next()) as { toArray(): Promise<number[]> };
+    return call.kind === "serverStream" ? (await items.toArray()).toReversed() : items;
+  };
+  const { api } = await pair(mem, [implement(Numbers, handlers())]);
+  expect(await all(api(Numbers, { middleware: [listing] }).count({ to: 3 }))).toEqual([2, 1, 0]);
+});

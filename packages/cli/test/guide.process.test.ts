@@ -118,7 +118,7 @@ describe("the disks of the page", () => {
     // Of a disk the size of a file, at ports that are free, and without what reads the output.
     const words = line
       .replace(/ \| .*/, "")
-      .replace("/dev/sdb --bytes 500GiB", "sdb.img --bytes 1MiB")
+      .replace(/\/dev\/sdb(?: --bytes \w+)?/, "sdb.img --bytes 1MiB")
       .replace("10.0.0.7", "0.0.0.0")
       .replaceAll(/:(4420|10809)/g, ":0");
     const running = start(words.split(" ").slice(2), { cwd: folder });

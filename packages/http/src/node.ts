@@ -15,6 +15,9 @@ export type NodeHandler = (
  */
 const lingerMs = 1000;
 
+/** After this silence of a stream the kernel asks whether the client is there, in milliseconds. */
+const keepAliveMs = 60_000;
+
 /**
  * Makes a listener for servers of `node:http`, `node:https` and `node:http2`. Express takes it as a middleware: mount it
  * before any body parser.
@@ -140,6 +143,8 @@ async function send(
 /** Sends items as fast as the client takes them. */
 async function sendItems(body: ItemsBody, response: ServerResponse, gone: AbortSignal): Promise<void> {
   const stop = () => body.cancel();
+  // A client whose machine has gone ends nothing: the stream may be silent for ever.
+  response.socket?.setKeepAlive(true, keepAliveMs);
   gone.addEventListener("abort", stop, { once: true });
   response.flushHeaders?.();
   for (;;) {

@@ -150,6 +150,8 @@ export class HttpServer {
         (metadata) => open(input, { ...options, ...metadata }) as ItemStream<unknown>,
         end,
       );
+      // A runtime may drop the answer of a client that has gone away, and never read nor cancel its body.
+      request.signal.addEventListener("abort", () => call.cancel(), { once: true });
       return await call.answer();
     } catch (error) {
       end();

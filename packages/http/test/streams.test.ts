@@ -224,6 +224,20 @@ describe("a stream over node:http", () => {
     return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/counter.v1`, seen };
   }
 
+  it("gives back its place when the client leaves an answer that nobody reads", async () => {
+    const { handler, seen } = serve({ limits: { maxStreams: 1 } });
+    const gone = new AbortController();
+    const get = (signal?: AbortSignal) =>
+      handler(new Request(`${base}/endless`, signal === undefined ? {} : { signal }));
+    expect((await get(gone.signal)).status).toBe(200);
+    expect((await get()).status).toBe(429);
+    gone.abort();
+    await seen.isOver;
+    const response = await get();
+    expect(response.status).toBe(200);
+    await response.body?.cancel();
+  });
+
   it("reaches curl -N", async () => {
     const { url } = await listen();
     const args = ["-sSN", "-G", "--data-urlencode", 'message={"to":3}', `${url}/count`];
@@ -261,14 +275,13 @@ describe("a stream over node:http", () => {
     await expect
       .poll(
         () => {
-          const isStill = made === seen.made;
+          const isStill = seen.made > 0 && made === seen.made;
           made = seen.made;
           return isStill;
         },
         { interval: 300 },
       )
       .toBe(true);
-    expect(made).toBeGreaterThan(0);
     expect(made * 10_000).toBeLessThan(64 * 2 ** 20);
     gone.abort();
     await expect(response.text()).rejects.toThrow();

@@ -75,9 +75,9 @@ export function implementVariables(): VariableImplementation {
   const elsewhere: OwnerAnswer = { state: "elsewhere", version: 0, hasValue: false, value: undefined };
   const implementation = implementCollectives(VariableService, {
     fetch: (question: Question, call: CallContext) =>
-      placeOf(places, question.group).variables?.onFetch(question, call) ?? elsewhere,
+      places.get(question.group)?.variables?.onFetch(question, call) ?? elsewhere,
     change: (change: Change, call: CallContext) =>
-      placeOf(places, change.group).variables?.onChange(change, call) ?? elsewhere,
+      places.get(change.group)?.variables?.onChange(change, call) ?? elsewhere,
     put: (put, { group }) => placeOf(places, group).copies.put(put),
     takeOver: (takeOver, { group }) => placeOf(places, group).copies.takeOver(takeOver),
   });

@@ -105,13 +105,18 @@ class DhThread {
     if (others.length > 0) this.#waiting.set(host, others);
     clearTimeout(this.#idle);
     this.#running = job;
-    this.#worker ??= this.#start();
-    this.#worker.ref();
-    this.#worker.postMessage(job?.order);
+    try {
+      this.#worker ??= this.#start();
+      this.#worker.ref();
+      this.#worker.postMessage(job?.order);
+    } catch (error) {
+      this.#done({ error: (error as Error).message });
+    }
   }
 
   #start(): Worker {
-    const worker = new Worker(program, { eval: true });
+    // The process may run with flags under which the program is no CommonJS.
+    const worker = new Worker(program, { eval: true, execArgv: [] });
     worker.on("message", (outcome: Outcome) => this.#done(outcome));
     worker.on("error", ({ message }) => {
       this.#worker = undefined;

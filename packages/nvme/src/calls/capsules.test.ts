@@ -248,6 +248,17 @@ describe("a host that breaks the rules", () => {
     return entry;
   }
 
+  it("asks for two events under one identifier: the second is refused, and the target can close", async () => {
+    const { url } = await serve("mem");
+    const { open, submit } = await raw(url);
+    const control = await open();
+    expect(await submit(control.key, command(0x7f, [0, 0x14, 0x460001, 0], 0, 0x5a, 0))).toBe(0);
+    const asked = submit(control.key, command(admin.asyncEvent, [], 0, 0x5a, 0));
+    expect(await submit(control.key, command(admin.asyncEvent, [], 0, 0x5a, 0))).toBe(3);
+    await control.iterator.return?.();
+    await asked.catch(() => {});
+  });
+
   it("gets the status for it, and the next command is served", async () => {
     const { url, device } = await serve("mem");
     const { engine, client, open, submit } = await raw(url);

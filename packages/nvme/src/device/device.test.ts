@@ -246,6 +246,11 @@ describe("a device on a file", () => {
       await expect(openFileDevice(disk, { bytes: 2 * mib })).rejects.toThrow(
         `openFileDevice: bytes must be the size of ${disk}, 1048576, or less, it is 2097152`,
       );
+      {
+        await using part = await openFileDevice(disk, { bytes: mib / 2 });
+        expect(await part.grow()).toBe(false);
+        expect(part.bytes).toBe(mib / 2);
+      }
       await using device = await openFileDevice(disk);
       expect(device).toMatchObject({ bytes: mib, trimsToZero: false });
       await expect(openFileDevice(disk)).rejects.toMatchObject({ code: "in_use" });

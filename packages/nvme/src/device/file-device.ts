@@ -29,8 +29,8 @@ export interface FileDeviceOptions {
   /** Goes around the page cache (O_DIRECT) where the file and its system can do so. Default: true. */
   readonly isDirect?: boolean | undefined;
   /**
-   * The identity of the disk. Default: that in the file `FILE.uuid` beside it, which is made with a random UUID where it
-   * is missing. That of a block special file is made of its name and this machine's.
+   * The identity of the disk. Default: that in the file `FILE.uuid` beside it, which is made where it is missing. That of
+   * a block special file is made of its name and this machine's.
    */
   readonly uuid?: string | undefined;
   /**
@@ -56,7 +56,8 @@ export interface FileDevice extends BlockDevice {
   readonly isDirect: boolean;
   /**
    * Takes over the size of the file, or of the block special file, if it has been made longer, by whole blocks. Servers
-   * go on meanwhile: `NvmeTarget.resized` notifies hosts, and clients of NBD that connect later see the new size.
+   * go on meanwhile: `NvmeTarget.resized` notifies hosts, and clients of NBD that connect later see the new size. A
+   * device that was opened as a part of a block special file stays that part.
    *
    * @returns whether the device has grown
    * @throws BlockDeviceError `io` where the system does not say the size.
@@ -112,10 +113,12 @@ export async function openFileBy(
         `${where}: bytes must be the size of ${path}, ${stat.size}, or more for a device that is written, it is ${bytes}`,
       );
     lock(path, plain.fd, isReadOnly || isShared, addon);
-    if (stat.isFile() && stat.size < bytes) await plain.truncate(bytes);
+    // The former holder of the lock may have made the file longer.
+    const end = stat.isFile() ? Math.max(bytes, (await plain.stat()).size) : bytes;
+    if (stat.isFile() && stat.size < end) await plain.truncate(end);
     // A range behind the end of the file shows whether the file system makes holes.
     const trimsToZero =
-      stat.isFile() && !isReadOnly && (await addon?.zeroFile(plain.fd, bytes, blockBytes, true)) === 0;
+      stat.isFile() && !isReadOnly && (await addon?.zeroFile(plain.fd, end, blockBytes, true)) === 0;
     const uuid = resolved.uuid ?? (await uuidOfFile(path, plain, isReadOnly));
     const direct = isDirect ? await openDirect(path, flags & ~constants.O_CREAT, blockBytes) : undefined;
     const main = direct?.file ?? plain;
@@ -128,7 +131,13 @@ export async function openFileBy(
       throw asDeviceError(`${where}: ${path}`, cause);
     }
     const geometry = { bytes, blockBytes, uuid, isReadOnly };
-    return new OpenFileDevice(path, geometry, { plain, main, durable }, { addon, trimsToZero, direct });
+    const isPart = size !== undefined && bytes < size;
+    return new OpenFileDevice(
+      path,
+      geometry,
+      { plain, main, durable },
+      { addon, trimsToZero, direct, isPart },
+    );
   } catch (error) {
     await plain.close();
     throw error;
@@ -182,6 +191,8 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
   readonly #files: Files;
   readonly #addon: FileAddon | undefined;
   readonly #buffers: DirectBuffers | undefined;
+  /** The device is a part of a block special file. */
+  readonly #isPart: boolean;
 
   constructor(
     path: string,
@@ -191,6 +202,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
       readonly addon: FileAddon | undefined;
       readonly trimsToZero: boolean;
       readonly direct: { readonly buffers: DirectBuffers } | undefined;
+      readonly isPart: boolean;
     },
   ) {
     super(path, geometry);
@@ -199,6 +211,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
     this.#addon = means.addon;
     this.trimsToZero = means.trimsToZero;
     this.#buffers = means.direct?.buffers;
+    this.#isPart = means.isPart;
   }
 
   get isDirect(): boolean {
@@ -206,6 +219,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
   }
 
   async grow(): Promise<boolean> {
+    if (this.#isPart) return false;
     const { plain } = this.#files;
     const stat = await this.#io("stat", () => plain.stat());
     return this.growTo(stat.isFile() ? stat.size : (this.#addon?.deviceBytes(plain.fd) ?? 0));

@@ -6,6 +6,7 @@ import {
   readFile,
   rename,
   rm,
+  rmdir,
   symlink,
   writeFile,
 } from "node:fs/promises";
@@ -73,6 +74,9 @@ describe("the identity of a file", () => {
     expect(await readdir(folder)).toEqual(["e.img"]);
     await mkdir(at("e.img.uuid"));
     expect(await uuidOf("e.img")).toBe(uuid);
+    await rmdir(at("e.img.uuid"));
+    expect(await uuidOf("e.img")).toBe(uuid);
+    expect(await readdir(folder)).toContain("e.img.uuid");
   });
 
   it.each(["", "7a4d0c5e", "7a4d0c5e-9a3b-4b6a-8a53-3b8d1a1f6a10", "\u0000".repeat(100)])(

@@ -52,7 +52,7 @@ export async function uuidOfFile(path: string, file: FileHandle, isReadOnly: boo
     if (isReadOnly) return made;
     try {
       if (text !== undefined) await unlink(beside);
-      await makeWhole(beside, `${randomUUID()} ${owner}\n`);
+      await makeWhole(beside, `${made} ${owner}\n`);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "EEXIST" && code !== "ENOENT") return made;

@@ -211,6 +211,29 @@ describe("requests", () => {
     expect(new Set(seen).size).toBe(101);
   });
 
+  it("that fail within a long simple reply end the connection, and no other answer fills the reply", async () => {
+    const healthy = memoryDevice({ bytes });
+    let fail = () => {};
+    const failing = new Promise<void>(
+      (_, reject) => (fail = () => reject(new BlockDeviceError("io", "gone"))),
+    );
+    failing.catch(() => {});
+    const read: BlockDevice["read"] = async (offset, into) => {
+      if (offset === mib) await failing;
+      return healthy.read(offset, into);
+    };
+    const { uri, server } = await serve(withOperation(healthy, { read }));
+    const client = await NbdClient.open(uri, { isStructured: false });
+    const long = requestMessage({ type: command.read, cookie: 7, bytes: 4 * mib });
+    const short = requestMessage({ type: command.read, cookie: 8, offset: 8 * mib, bytes: 4 * mib });
+    client.send(long, short, short);
+    await client.take(16 + mib);
+    // Both others wait for their turn.
+    while (server.stats().reads < 3) await new Promise(setImmediate);
+    fail();
+    await expect(client.take(3 * mib)).rejects.toThrow();
+  });
+
   it("trim, write zeroes and flush; FUA and flush survive the loss of power, and nothing else", async () => {
     const device = losesPower(memoryDevice({ bytes }));
     const { uri } = await serve(device);

@@ -332,7 +332,9 @@ export class Transmission {
           data = await this.#readPiece(at, next - at, blocks);
         } catch (error) {
           if (at === offset) throw error;
-          this.end();
+          // No other answer may follow: the client would take it for the rest of the data.
+          this.#isEnding = true;
+          this.#writer.destroy();
           break;
         }
         const parts = at === offset ? [simpleReply(cookie, errno.none), data] : [data];

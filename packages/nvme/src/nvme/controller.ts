@@ -298,6 +298,8 @@ export class Controller {
       case admin.getFeatures:
         return this.#getFeature(entry.readUInt8(40));
       case admin.asyncEvent:
+        // Over TCP and RDMA the queue has refused it before.
+        if (this.#eventRequests.has(command.id)) return { status: status.idConflict };
         if (this.#eventRequests.size >= maxEventRequests) return { status: status.tooManyEvents };
         return new Promise((resolve) => {
           this.#eventRequests.set(command.id, resolve);

@@ -211,6 +211,27 @@ describe("the admin queue", () => {
     expect(await control.answer(2)).toMatchObject({ status: 0, result: 0x40002n });
   });
 
+  it("notifies the hosts of each subsystem of a device that has grown", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "cinnabar-resize-"));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const path = join(folder, "disk.img");
+    await using device = await openFileDevice(path, { bytes: mib });
+    const other = "nqn.2026-11.test:other";
+    const subsystems = [nqn, other].map((name) => ({
+      ...{ nqn: name, namespaces: [device], hosts: "any" as const },
+    }));
+    const { port, target } = await serve(device, { subsystems });
+    const controls = [await associate(port), await associate(port, both, { nqn: other })];
+    for (const { control } of controls) {
+      expect((await control.command({ opcode: admin.setFeatures, words: [0x0b, 1 << 8] })).status).toBe(0);
+      control.sendCommand({ opcode: admin.asyncEvent, id: 1 });
+    }
+    await truncate(path, 2 * mib);
+    await device.grow();
+    target.resized();
+    for (const { control } of controls) expect(await control.answer(1)).toMatchObject({ result: 0x40002n });
+  });
+
   it("keeps requests for events, gives them up by Abort, and refuses a fifth", async () => {
     const { port } = await serve();
     const { control } = await associate(port);

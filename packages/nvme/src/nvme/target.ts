@@ -312,11 +312,12 @@ export class NvmeTarget implements AsyncDisposable {
    * device has grown, as `FileDevice.grow` reports it.
    */
   resized(): void {
+    // A device may be in several subsystems.
+    const devices = [...this.#sizes].filter(([device, bytes]) => device.bytes !== bytes);
+    const grown = new Set(devices.map(([device]) => device));
+    for (const device of grown) this.#sizes.set(device, device.bytes);
     for (const { nqn, namespaces } of this.#subsystems.values()) {
-      const changed = [...namespaces.values()].filter(
-        ({ device }) => this.#sizes.get(device) !== device.bytes,
-      );
-      for (const { device } of changed) this.#sizes.set(device, device.bytes);
+      const changed = [...namespaces.values()].filter(({ device }) => grown.has(device));
       if (changed.length === 0) continue;
       for (const controller of this.#controllers)
         if (controller.subsystem.nqn === nqn) controller.namespacesChanged(changed.map(({ nsid }) => nsid));

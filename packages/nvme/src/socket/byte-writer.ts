@@ -78,6 +78,12 @@ export class ByteWriter {
     this.#socket.destroy();
   }
 
+  /** Ends the socket at once, and drops what it has not sent. */
+  destroy(): void {
+    this.#hasEnded = true;
+    this.#socket.destroy();
+  }
+
   #flush(): void {
     const [parts, sent] = [this.#parts, this.#sent];
     this.#parts = [];
