@@ -22,6 +22,8 @@ const entries = [
 /** Beside the main entry of a package. */
 const ownEntries: Readonly<Record<string, readonly string[]>> = {
   "cinnabar-bulk": ["./standard", "./contract", "./contract/standard"],
+  "cinnabar-group": ["./variables"],
+  "cinnabar-http": ["./client", "./json"],
   "cinnabar-nvme": ["./queue-pairs"],
 };
 
