@@ -74,7 +74,7 @@ describe.skipIf(verbsDevices.length === 0)("a device is chosen", () => {
     });
 
     it("by what cinnabar info prints of it", () => {
-      const { stdout } = spawnSync(process.execPath, [cli, "info"], {
+      const { stdout } = spawnSync(process.execPath, [cli, "info", "--all"], {
         encoding: "utf8",
         env: { ...process.env, NODE_OPTIONS: "" },
       });

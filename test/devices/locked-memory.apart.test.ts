@@ -27,7 +27,7 @@ it.skipIf(verbsDevices.length === 0)(
   () => {
     // Root is not bound by the limit while it has the capability.
     const bare = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=1048576:1048576"];
-    const ended = spawnSync("setpriv", [...bare, process.execPath, cli, "info", "--require", "verbs"], {
+    const ended = spawnSync("setpriv", [...bare, process.execPath, cli, "info", "--all", "--require", "verbs"], {
       encoding: "utf8",
       env: { ...process.env, NODE_OPTIONS: "" },
     });
@@ -41,7 +41,7 @@ it.skipIf(verbsDevices.length === 0)(
 it.skipIf(!existsSync("/sys/class/infiniband/rxe0/parent"))(
   "verbs with paging on demand is refused where there is Soft-RoCE: info says so",
   () => {
-    const ended = spawnSync(process.execPath, [cli, "info", "--require", "verbs"], {
+    const ended = spawnSync(process.execPath, [cli, "info", "--all", "--require", "verbs"], {
       encoding: "utf8",
       env: { ...process.env, NODE_OPTIONS: "", FI_VERBS_USE_ODP: "1" },
     });
