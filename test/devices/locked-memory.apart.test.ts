@@ -27,10 +27,14 @@ it.skipIf(verbsDevices.length === 0)(
   () => {
     // Root is not bound by the limit while it has the capability.
     const bare = ["--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "prlimit", "--memlock=1048576:1048576"];
-    const ended = spawnSync("setpriv", [...bare, process.execPath, cli, "info", "--all", "--require", "verbs"], {
-      encoding: "utf8",
-      env: { ...process.env, NODE_OPTIONS: "" },
-    });
+    const ended = spawnSync(
+      "setpriv",
+      [...bare, process.execPath, cli, "info", "--all", "--require", "verbs"],
+      {
+        encoding: "utf8",
+        env: { ...process.env, NODE_OPTIONS: "" },
+      },
+    );
     expect(ended.stderr).toContain("this machine cannot use verbs");
     expect(ended.status).toBe(1);
     expect(ended.stdout).toMatch(/verbs:.*no +verbs needs 40 MiB of locked memory.*ulimit -l unlimited/);
