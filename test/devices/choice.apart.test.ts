@@ -81,9 +81,7 @@ describe.skipIf(verbsDevices.length === 0)("a device is chosen", () => {
       const { device, transport } = deviceAt(host);
       const line = stdout.split("\n").find((each) => each.startsWith(`${device}:1 `));
       expect(line).toMatch(
-        new RegExp(
-          `^\\S+ +${transport} +ACTIVE +Ethernet .* v${device} \\(\\d+\\) +${host} +no +[0-9a-f:]{39} `,
-        ),
+        new RegExp(`^\\S+ +${transport} +ACTIVE +Ethernet .* v${device} \\(\\d+\\) +${host} +[0-9a-f:]{39} `),
       );
       expect(stdout).toMatch(/^verbs:\/\/ +verbs;ofi_rxm +yes$/m);
       expect(stdout).toMatch(new RegExp(`^verbs://${host} +verbs;ofi_rxm +${device} +\\d+ `, "m"));
