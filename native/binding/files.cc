@@ -31,15 +31,16 @@ struct FileRange {
   uint64_t bytes = 0;
 };
 
-bool readFileRange(const Info& info, FileRange* into) {
+/// 0 or an error number: EINVAL for wrong arguments, otherwise what the descriptor's copy failed by.
+int readFileRange(const Info& info, FileRange* into) {
   uint64_t file = 0;
   if (!readInteger(info.Env(), info[0], INT32_MAX, &file) ||
       !readInteger(info.Env(), info[1], kMostFileEnd, &into->offset) ||
       !readInteger(info.Env(), info[2], kMostFileEnd, &into->bytes)) {
-    return false;
+    return EINVAL;
   }
   into->file = base::Fd(fcntl(static_cast<int>(file), F_DUPFD_CLOEXEC, 0));
-  return static_cast<bool>(into->file);
+  return into->file ? 0 : errno;
 }
 
 class Zeroing : public Napi::AsyncWorker {
@@ -118,9 +119,8 @@ class DataSearch : public Napi::AsyncWorker {
 Napi::Value zeroFile(const Info& info) {
   FileRange range;
   bool frees = false;
-  if (!readFileRange(info, &range) || napi_get_value_bool(info.Env(), info[3], &frees) != napi_ok) {
-    return number(info, EINVAL);
-  }
+  if (napi_get_value_bool(info.Env(), info[3], &frees) != napi_ok) return number(info, EINVAL);
+  if (int code = readFileRange(info, &range); code != 0) return number(info, code);
   auto* zeroing = new Zeroing(info.Env(), std::move(range), frees);
   zeroing->Queue();
   return zeroing->promise();
@@ -129,9 +129,8 @@ Napi::Value zeroFile(const Info& info) {
 Napi::Value findData(const Info& info) {
   FileRange range;
   uint64_t most = 0;
-  if (!readFileRange(info, &range) || !readInteger(info.Env(), info[3], kMostBorders, &most)) {
-    return number(info, EINVAL);
-  }
+  if (!readInteger(info.Env(), info[3], kMostBorders, &most)) return number(info, EINVAL);
+  if (int code = readFileRange(info, &range); code != 0) return number(info, code);
   auto* search = new DataSearch(info.Env(), std::move(range), most);
   search->Queue();
   return search->promise();

@@ -115,6 +115,11 @@ describe("the limits of an engine", () => {
     await expect(opened({ maxRequests: 100, maxRequestsInAll: 10 })).rejects.toThrow(
       "limits.maxRequestsInAll is 10, it must be at least maxRequests 100",
     );
+    const half = 5 * mebi;
+    expect(await opened({ memoryBytes, maxValueBytes: half })).toMatchObject({ maxValueBytes: half });
+    await expect(opened({ memoryBytes, maxValueBytes: half + 1 })).rejects.toThrow(
+      "limits.maxValueBytes is 5242881, it must be at most 5242880, half of maxDecodedBytes; raise memoryBytes",
+    );
   });
 
   it.each<[object, string]>([

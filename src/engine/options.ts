@@ -222,6 +222,12 @@ function completeLimits(limits: Resolved<typeof limitFields>, where: string, nam
     throw new RangeError(
       `${where}: ${name}.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
+  const mostValueBytes = Math.floor(derived.maxDecodedBytes / 2);
+  // A peer's share is never larger, so a larger value could never be decoded.
+  if (limits.maxValueBytes !== undefined && limits.maxValueBytes > mostValueBytes)
+    throw new RangeError(
+      `${where}: ${name}.maxValueBytes is ${limits.maxValueBytes}, it must be at most ${mostValueBytes}, half of maxDecodedBytes; raise memoryBytes`,
+    );
   return {
     ...derived,
     maxRequests: Math.min(derived.maxRequests, maxRequestsInAll ?? derived.maxRequests),

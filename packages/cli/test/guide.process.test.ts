@@ -115,7 +115,7 @@ const hasDevice = existsSync("/sys/class/infiniband") && readdirSync("/sys/class
 
 describe("the disks of the page", () => {
   it.each(lines.filter(isDisk))("are served: %s", async (line) => {
-    // Of a disk the size of a file, at ports that are free, and without what reads the output.
+    // The line serves a small file instead of /dev/sdb, at free ports, and pipes into no other program.
     const words = line
       .replace(/ \| .*/, "")
       .replace(/\/dev\/sdb(?: --bytes \w+)?/, "sdb.img --bytes 1MiB")

@@ -83,7 +83,7 @@ function bodyOf(
       },
       cancel: () => body.cancel(),
     },
-    // What nobody reads is not made.
+    // An item is made when the client reads it.
     { highWaterMark: 0 },
   );
 }

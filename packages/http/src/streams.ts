@@ -157,7 +157,7 @@ export class StreamCall implements ItemsBody {
   #item(): Promise<IteratorResult<unknown, undefined>> {
     if (this.#pending === undefined) {
       this.#pending = this.#stream.next();
-      // Who waits for it may have given up.
+      // Its reader may have stopped waiting, and the rejection would be unhandled.
       this.#pending.catch(() => {});
     }
     return this.#pending;

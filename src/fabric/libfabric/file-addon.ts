@@ -1,4 +1,7 @@
-/** The addon's functions for files that hold disks. Each takes a descriptor, and returns EINVAL for wrong arguments. */
+/**
+ * The addon's functions for files that hold disks. Each takes a descriptor, and returns EINVAL for wrong arguments, EMFILE
+ * where the process has no descriptor left for the work.
+ */
 export interface FileAddon {
   /**
    * Makes a range of a file or of a block device read as zeroes, on a thread of libuv's pool (fallocate(2)). With `frees`

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, stat } from "node:fs/promises";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
-import type { FileAddon } from "cinnabar/native";
+import { type FileAddon, fileAddon } from "cinnabar/native";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { openFileBy } from "./file-device.ts";
 
@@ -51,4 +51,12 @@ it.each<[string, FileAddon | undefined, boolean]>([
   expect(await device.extents(0, bytes)).toEqual([{ bytes, kind: "data" }]);
   await device.flush();
   expect((await stat(path)).blocks).toBe(blocks);
+});
+
+it("the addon says why it has no copy of a descriptor", async () => {
+  const addon = fileAddon() as FileAddon;
+  const closed = 1_000_000;
+  expect(await addon.zeroFile(closed, 0, 4096, true)).toBe(constants.errno.EBADF);
+  expect(await addon.findData(closed, 0, 4096, 2)).toBe(constants.errno.EBADF);
+  expect(await addon.zeroFile(-1, 0, 4096, true)).toBe(EINVAL);
 });
