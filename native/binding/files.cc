@@ -31,7 +31,8 @@ struct FileRange {
   uint64_t bytes = 0;
 };
 
-/// 0 or an error number: EINVAL for wrong arguments, otherwise what the descriptor's copy failed by.
+/// 0 or an error number: EINVAL for wrong arguments, otherwise what the descriptor's copy failed
+/// by.
 int readFileRange(const Info& info, FileRange* into) {
   uint64_t file = 0;
   if (!readInteger(info.Env(), info[0], INT32_MAX, &file) ||
