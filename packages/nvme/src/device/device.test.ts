@@ -372,7 +372,8 @@ describe("a device on a file", () => {
   });
 
   it("writes zeroes as data where the file system makes holes but has no other way, as tmpfs", async () => {
-    const path = `/dev/shm/cinnabar-device-test-${process.pid}`;
+    const folder = await mkdtemp("/dev/shm/device-");
+    const path = join(folder, "disk");
     try {
       await using device = await openFileDevice(path, { bytes });
       const data = stamped(bytes, 1);
@@ -389,7 +390,8 @@ describe("a device on a file", () => {
       await device.trim(0, bytes);
       expect(await spaceOf(path, device)).toBe(0);
     } finally {
-      await rm(path, { force: true });
+      // The file beside it that keeps the UUID goes, too.
+      await rm(folder, { recursive: true });
     }
   });
 
