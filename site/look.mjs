@@ -26,7 +26,7 @@ const pages = [
   "docs/guide/troubleshooting/overload-and-limits.html",
   "docs/guide/limits.html",
   "docs/guide/deploy.html",
-  "docs/guide/recipes.html",
+  "docs/guide/load-balancing.html",
   "docs/guide/coming-from.html",
   "docs/architecture.html",
   "docs/protocol.html",

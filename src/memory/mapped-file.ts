@@ -71,7 +71,7 @@ export class MappedFile<A extends Access = Access> extends Region<A> {
   /**
    * Writes a part of the file to its storage, off the event loop: `length` bytes from `offset`, by default all to the
    * end. It resolves when the storage has these bytes (`msync` with MS_SYNC). That includes all stores of this process
-   * and its peers before the call. docs/guide/mapped-files.md describes the guarantees of each file system.
+   * and its peers before the call. docs/guide/large-data.md describes the guarantees of each file system.
    *
    * @throws RpcError: `out_of_range` outside the file; `failed_precondition` for a file mapped with `writable: false`
    * and for a disposed region; `data_loss` when the storage failed or the file has lost bytes; `resource_exhausted`

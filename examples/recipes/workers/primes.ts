@@ -4,11 +4,7 @@ import { Primes } from "./contract.ts";
 
 /** The module of each lane: a worker thread that computes and blocks only itself. */
 export default function services({ lane }: LaneContext) {
-  return implement(
-    Primes,
-    { count: ({ below }) => ({ primes: countPrimes(below), lane: String(lane) }) },
-    { maxConcurrent: 1 },
-  );
+  return implement(Primes, { count: ({ below }) => ({ primes: countPrimes(below), lane: String(lane) }) });
 }
 
 function countPrimes(below: number): number {
