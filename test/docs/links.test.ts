@@ -80,6 +80,17 @@ describe("paths of sources that documents name", () => {
     expect(broken).toEqual([]);
     expect(named.length).toBeGreaterThan(100);
   });
+
+  it("exist where a page leaves the first folders out", () => {
+    const short = /`([\w-]+(?:\/[\w.-]+)+\.(?:ts|mjs|cc|h))`/g;
+    const broken = current.flatMap((page) =>
+      [...readFileSync(root + page, "utf8").matchAll(short)]
+        .map(([, path = ""]) => path)
+        .filter((path) => !isMade(path) && !files.some((file) => `/${file}`.endsWith(`/${path}`)))
+        .map((path) => `${page}: ${path}`),
+    );
+    expect(broken).toEqual([]);
+  });
 });
 
 describe("the pages of results", () => {
@@ -103,12 +114,20 @@ describe("the lists of pages", () => {
 });
 
 describe("diagnostics channels", () => {
+  const namesIn = (paths: readonly string[]) => {
+    const texts = paths.map((path) => readFileSync(root + path, "utf8")).join("\n");
+    return [...new Set(texts.match(/\bcinnabar:[a-z]+(?:\.[a-zA-Z-]+)?/g))].sort();
+  };
+  const published = namesIn(["src/base/observe/channels.ts", "packages/group/src/group/events.ts"]);
+
   it("that the guide names are those that the source publishes on", () => {
-    const namesIn = (texts: string[]) =>
-      [...new Set(texts.join("\n").match(/\bcinnabar:[a-z]+(?:\.[a-z]+)?/g))].sort();
-    const documented = namesIn(userPages.map((page) => readFileSync(root + page, "utf8")));
-    const sources = ["src/base/observe/channels.ts", "packages/group/src/group/events.ts"];
-    expect(documented).toEqual(namesIn(sources.map((file) => readFileSync(root + file, "utf8"))));
+    expect(namesIn(userPages)).toEqual(published);
+  });
+
+  it("that design pages name are some of those", () => {
+    const named = namesIn(pages.filter((page) => dirname(page) === "docs/design"));
+    expect(named.filter((name) => !published.includes(name) && name !== "cinnabar:source")).toEqual([]);
+    expect(named.length).toBeGreaterThan(1);
   });
 });
 
