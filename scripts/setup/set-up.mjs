@@ -2,7 +2,7 @@ import { buildAddon, buildTypeScript } from "./builds.mjs";
 import { allOf, SetupError } from "./command.mjs";
 import { installNpmPackages, npmPackagesAreInstalled } from "./npm-packages.mjs";
 import { planSystemPackages, rememberRefused } from "./system-packages.mjs";
-import { getProgramsOfTests } from "./test-programs.mjs";
+import { getProgramsOfTests, missingProgramsOfTests } from "./test-programs.mjs";
 
 /**
  * Brings the checkout to where `purpose` can run, from whatever state it is in, and takes well under a second when
@@ -13,9 +13,11 @@ import { getProgramsOfTests } from "./test-programs.mjs";
 export async function setUp(purpose) {
   checkNode();
   const system = await planSystemPackages(purpose);
+  const ofTests = purpose === "test" ? missingProgramsOfTests() : [];
   const plan = [
     ...(system.says === undefined ? [] : [system.says]),
     ...(npmPackagesAreInstalled() ? [] : ["npm packages, in node_modules; no script of theirs is run"]),
+    ...(ofTests.length === 0 ? [] : [`programs of tests, unpacked into build/: ${ofTests.join(" ")}`]),
   ];
   if (plan.length > 0) console.log(["[setup] To be installed:", ...plan].join("\n[setup]   "));
   /** @type {readonly string[]} */
