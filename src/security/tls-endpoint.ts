@@ -1,9 +1,15 @@
 import type { SecureContext } from "node:tls";
-import { AcceptingExchange, AcceptingServer } from "./accepting-exchange.ts";
-import { ConnectingExchange } from "./connecting-exchange.ts";
 import type { Credentials } from "./credential-options.ts";
-import type { Identify, Identity } from "./identity.ts";
-import type { TlsExchange, TlsExchangeListener } from "./tls-exchange.ts";
+import type { Identify } from "./identity.ts";
+import {
+  AcceptingExchange,
+  AcceptingServer,
+  ConnectingExchange,
+  type ExchangeTerms,
+  type PeerProof,
+  type TlsExchange,
+  type TlsExchangeListener,
+} from "./tls-exchange.ts";
 import {
   acceptorOptions,
   assertSupported,
@@ -12,7 +18,7 @@ import {
   readCredentials,
   trustOf,
 } from "./tls-settings.ts";
-import type { CertificateChain, Trust } from "./trust.ts";
+import type { Trust } from "./trust.ts";
 
 /**
  * Why a peer cannot be checked again. The server side of Node 24.21 and 26.8 only returns the leaf of a client's chain
@@ -77,7 +83,7 @@ export class TlsEndpoint {
    * Why a peer could no longer prove its identity, or "": its chain does not lead to a trusted authority, or was
    * revoked, or its pre-shared key is gone.
    */
-  faultOf({ identity, chain }: { readonly identity: Identity; readonly chain: CertificateChain }): string {
+  faultOf({ identity, chain }: PeerProof): string {
     const credentials = this.#credentials;
     if (credentials.kind === "tls") {
       const why = this.#trust.faultOf(chain);
@@ -100,8 +106,7 @@ export class TlsEndpoint {
     const credentials = this.#credentials;
     const psk = credentials.kind === "psk" ? credentials.own : undefined;
     if (credentials.kind === "psk" && psk === undefined) throw new TypeError(this.connectFault);
-    const terms = { context: this.#context, psk, name, identify: this.#identify };
-    return new ConnectingExchange(terms, this.#judgedAgain(listener));
+    return new ConnectingExchange({ ...this.#terms(), context: this.#context, psk, name }, listener);
   }
 
   /** Begins the exchange of a peer that connects. */
@@ -111,22 +116,13 @@ export class TlsEndpoint {
     const server =
       servers.pop() ?? new AcceptingServer(acceptorOptions(this.#read, credentials.kind), credentials);
     // Servers made before a reload are released with their array.
-    return new AcceptingExchange(server, credentials.kind, this.#identify, this.#judgedAgain(listener), () =>
-      servers.push(server),
-    );
+    return new AcceptingExchange(server, this.#terms(), listener, () => servers.push(server));
   }
 
-  /** The listener of an exchange that begins now, and may end after the certificates have been read again. */
-  #judgedAgain(listener: TlsExchangeListener): TlsExchangeListener {
+  /** The terms of an exchange that begins now, and may end after the certificates have been read again. */
+  #terms(): ExchangeTerms {
     const trust = this.#trust;
-    return {
-      onFlight: (bytes) => listener.onFlight(bytes),
-      onRefused: (refusal) => listener.onRefused(refusal),
-      onProven: (identity, chain) => {
-        const why = trust === this.#trust ? "" : this.faultOf({ identity, chain });
-        if (why === "") listener.onProven(identity, chain);
-        else listener.onRefused({ refusal: "certificate", why });
-      },
-    };
+    const faultOf = (proof: PeerProof) => (trust === this.#trust ? "" : this.faultOf(proof));
+    return { kind: this.#credentials.kind, identify: this.#identify, faultOf };
   }
 }

@@ -3,7 +3,6 @@ import type { SecureContext, SecureContextOptions, TlsOptions } from "node:tls";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { otherRuntime } from "../fabric/libfabric/runtime.ts";
 import type { Credentials } from "./credential-options.ts";
-import { applicationProtocol } from "./tls-exchange.ts";
 import { Trust } from "./trust.ts";
 
 /** Node's TLS. It loads at first use: a program without `security` starts without it. */
@@ -42,7 +41,8 @@ const common = {
  */
 const pskCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 
-export const applicationProtocols: readonly string[] = [applicationProtocol];
+/** The one application protocol, which both sides must agree on. */
+export const applicationProtocol = "cinnabar/1";
 
 /** The certificates and lists of one reading. Never logged: the key is among them. */
 export type ReadCredentials = Readonly<SecureContextOptions>;
@@ -88,7 +88,7 @@ export function trustOf({ ca, crl }: ReadCredentials): Trust {
 export function acceptorOptions(read: ReadCredentials, kind: Credentials["kind"]): TlsOptions {
   return {
     ...read,
-    ALPNProtocols: [...applicationProtocols],
+    ALPNProtocols: [applicationProtocol],
     requestCert: kind === "tls",
     // Set here, because the environment can turn the default off.
     rejectUnauthorized: true,

@@ -80,13 +80,11 @@ describe("an endpoint", () => {
       // Given up in the middle: the server of this exchange tells of it later.
       const abandoned = accepting.accept({
         onFlight() {},
-        onProven: () => expect.unreachable(),
-        onRefused: () => expect.unreachable(),
+        onResult: () => expect.unreachable(),
       });
       const connecting = (clients[0] as TlsEndpoint).connect("node-1.example", {
         onFlight: (bytes) => abandoned.take(bytes),
-        onProven() {},
-        onRefused() {},
+        onResult() {},
       });
       setImmediate(() => {
         abandoned.close();

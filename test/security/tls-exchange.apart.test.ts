@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { connect, createSecureContext, createServer, TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { type Credentials, PskCredentials } from "../../src/security/credential-options.ts";
-import { FlightStream } from "../../src/security/flight-stream.ts";
+import { FlightStream } from "../../src/security/tls-exchange.ts";
 import { Authority, stamp } from "./support/authority.ts";
 import {
   endpoint,
@@ -277,8 +277,10 @@ describe("the application protocol", () => {
     let proven = false;
     const acceptor = endpoint(server).accept({
       onFlight: (bytes) => setImmediate(() => stream.receive(bytes)),
-      onProven: () => (proven = true),
-      onRefused: ({ why }) => (refused = why),
+      onResult: (result) => {
+        if ("refusal" in result) refused = result.why;
+        else proven = true;
+      },
     });
     const stream = new FlightStream((bytes) => setImmediate(() => acceptor.take(bytes)));
     const context = createSecureContext({ cert, key, ca: ca.cert, minVersion: "TLSv1.3" });
@@ -306,11 +308,9 @@ describe("the application protocol of an acceptor", () => {
     let proven = false;
     const connector = endpoint(client).connect("node-1.example", {
       onFlight: (bytes) => setImmediate(() => stream.receive(bytes)),
-      onProven: () => {
-        proven = true;
-      },
-      onRefused: ({ why }) => {
-        refused = why;
+      onResult: (result) => {
+        if ("refusal" in result) refused = result.why;
+        else proven = true;
       },
     });
     const stream = new FlightStream((bytes) => setImmediate(() => connector.take(bytes)));
@@ -380,7 +380,7 @@ describe("a pre-shared key", () => {
 
   it("of an engine that is only looked up does not connect", () => {
     const accepting = endpoint(new PskCredentials(undefined, () => key));
-    const connect = () => accepting.connect("x", { onFlight() {}, onProven() {}, onRefused() {} });
+    const connect = () => accepting.connect("x", { onFlight() {}, onResult() {} });
     expect(connect).toThrow("can only be connected to");
   });
 });

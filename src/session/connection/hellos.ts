@@ -265,28 +265,29 @@ export class Hellos {
     const evict = () => session.end(new Unproven(crowded), { quiet: true });
     this.#leave.set(session, places.take(hello, places.isProven(hello, hello.cookie), evict));
     sessions.services.securityMeter.openHandshakes++;
-    session.secure({ endpoint, hello, message, suite, time });
+    session.secure({ endpoint, hello, message, suite, time }).then(
+      () => {
+        sessions.services.securityMeter.handshakes++;
+        this.#leavePlace(session);
+        sessions.proofs.arm();
+        this.#admitProven(session);
+      },
+      () => {},
+    );
   }
 
-  /** The peer of a session has proven its identity. */
-  onProven(session: Session, identity: Identity): void {
-    if (!session.isStranger) return;
-    this.#sessions.services.securityMeter.handshakes++;
-    this.#leavePlace(session);
-    this.#admitProven(session, identity);
-  }
-
-  #admitProven(session: Session, identity: Identity): void {
+  #admitProven(session: Session): void {
     if (session.state === "ended") return;
     const sessions = this.#sessions;
     const { port, account } = session;
     const held = this.#heldBy(account);
     if (held !== undefined && sessions.isAsked(account)) {
-      const accept = () => this.#admitProven(session, identity);
+      const accept = () => this.#admitProven(session);
       if (this.#held.add({ nonce: session.nonce.value, incarnation: 0n, accept })) return;
     }
     // The address is in use already.
     const full = sessions.fullWith(port, 0) ?? held;
+    const identity = session.identity as Identity;
     const name = "name" in identity ? identity.name : identity.kind;
     sessions.admit(session, `peer ${name.slice(0, mostNameCharacters)} over ${port.scheme}`);
     if (full !== undefined) {

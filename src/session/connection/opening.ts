@@ -28,7 +28,6 @@ import {
   type AcceptingTls,
   ConnectingHandshake,
   type ConnectingTls,
-  type TlsListener,
   type TlsProof,
   type TlsSession,
 } from "../opening/tls-handshake.ts";
@@ -48,8 +47,8 @@ export interface OpeningSession extends SessionContext, TlsSession {
   end: SessionContext["end"];
   /** Takes only these frames from now on: others are a fault. `when` describes the step in the fault's text. */
   takeOnly(frames: SessionPart["frames"], when: string): void;
-  /** The peer has proven its identity. */
-  onProven(proof: TlsProof): void;
+  /** The peer has proven its identity: messages that arrive from now on are sealed. */
+  seal(proof: TlsProof): void;
   /** The peer can open sealed messages: later frames are sealed. */
   sealOutbox(): void;
   /** Both sides have greeted each other. */
@@ -83,7 +82,7 @@ export interface ConnectTerms {
  * A plain session has two greetings: the connector says hello, the acceptor welcomes it or refuses it. A sealed session
  * begins with a TLS handshake. Its hello has only the fields that an answer needs. The greetings follow under the keys.
  */
-export class Opening implements TlsListener {
+export class Opening {
   readonly #session: OpeningSession;
   #step: OpeningStep = "new";
   #isConnector = false;
@@ -99,8 +98,8 @@ export class Opening implements TlsListener {
   /** The number of the last announcement of this side, and of the peer, since the session opened. */
   #announcements = 0;
   #announced = 0;
-  /** Settles the opening: the awaited greeting has come, or will not come. */
-  #onOpened: ((error: RpcError | undefined) => void) | undefined;
+  /** Settles the promise of the step: the awaited proof or greeting has come, or will not come. */
+  #onSettled: ((error: RpcError | undefined) => void) | undefined;
 
   constructor(session: OpeningSession) {
     this.#session = session;
@@ -114,14 +113,17 @@ export class Opening implements TlsListener {
     this.#isConnector = true;
     this.#totalMs = totalMs;
     this.#untilMs = session.services.realClock.now() + totalMs;
-    const opened = this.#opened();
+    const opened = this.#settled();
     this.#awaitAnswer(answerMs, answerMs);
     if (tls === undefined) {
       this.#enter("welcome");
       this.#sayAtOnce(frameKind.hello, { ...this.#greeting([]), repeats, address: replyTo });
     } else {
       this.#enter("hello");
-      this.#tls = new ConnectingHandshake(session, this, { ...tls, hello: { address: replyTo, repeats } });
+      this.#tls = new ConnectingHandshake(session, this.#onProof, {
+        ...tls,
+        hello: { address: replyTo, repeats },
+      });
     }
     return opened;
   }
@@ -134,48 +136,48 @@ export class Opening implements TlsListener {
     this.#holdForGreeting();
   }
 
-  /** Answers the hello of a sealed session by a TLS handshake. */
-  secure(tls: AcceptingTls): void {
+  /** Answers the hello of a sealed session by a TLS handshake. Settles when the peer has proven its identity. */
+  secure(tls: AcceptingTls): Promise<void> {
+    const proven = this.#settled();
     this.#enter("tls");
     const { timeoutMs } = this.#handshakes;
     const why = `the handshake took longer than ${timeoutMs} ms`;
     this.#endAfter(timeoutMs, () => new Unproven({ refusal: "time", why }));
-    this.#tls = new AcceptingHandshake(this.#session, this, tls);
+    this.#tls = new AcceptingHandshake(this.#session, this.#onProof, tls);
+    return proven;
   }
 
   /** Welcomes a peer that has proven its identity. Settles when the peer has greeted this side in return. */
   welcome(): Promise<void> {
     const { peerName } = this.#session;
     const { timeoutMs } = this.#handshakes;
-    const opened = this.#opened();
+    const opened = this.#settled();
     this.#enter("greeting");
     this.#endAfter(timeoutMs, () => welcomeUnanswered(peerName, timeoutMs));
     this.#sayWelcome();
     return opened;
   }
 
-  onAnswered(hasTerms: boolean): void {
-    const session = this.#session;
-    this.#awaitAnswer(Math.max(1, this.#untilMs - session.services.realClock.now()), this.#totalMs);
-    if (hasTerms) this.#enter("tls");
-    // The acceptor has kept no state: the repeated hello makes a session with new message numbers.
-    else session.inbox.restart();
+  /** The acceptor has answered the hello: the rest of the opening has its own time. */
+  #onAnswered(): void {
+    this.#awaitAnswer(Math.max(1, this.#untilMs - this.#session.services.realClock.now()), this.#totalMs);
   }
 
-  onProven(proof: TlsProof): void {
-    // The connector's last flight has not come yet.
-    if (this.#isConnector) this.#enter("welcome");
-    else this.#closeTls();
-    this.#session.onProven(proof);
-  }
+  readonly #onProof = (proof: TlsProof): void => {
+    this.#session.seal(proof);
+    // The connector's last flight of TLS has not left yet.
+    if (this.#isConnector) return this.#enter("welcome");
+    this.#closeTls();
+    this.#session.sealOutbox();
+    this.#settle(undefined);
+  };
 
   /** The session has ended. */
   onEnded(reason: RpcError): void {
     this.#cancelTimer();
     this.#closeTls();
     this.#report(reason);
-    this.#onOpened?.(reason);
-    this.#onOpened = undefined;
+    this.#settle(reason);
   }
 
   /** The connector's service table has not come yet. */
@@ -201,7 +203,7 @@ export class Opening implements TlsListener {
   get lastWord(): number | undefined {
     const step = this.#step;
     if (this.#session.state === "open" || step === "greeting") return frameKind.goodbye;
-    return step === "tls" ? frameKind.refuse : undefined;
+    return step === "tls" && this.#session.path !== undefined ? frameKind.refuse : undefined;
   }
 
   /**
@@ -253,10 +255,16 @@ export class Opening implements TlsListener {
     else session.takeOnly(this.openFrames, "before the greeting");
   }
 
-  #opened(): Promise<void> {
+  #settled(): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
+      this.#onSettled = (error) => (error === undefined ? resolve() : reject(error));
     });
+  }
+
+  #settle(error: RpcError | undefined): void {
+    const settle = this.#onSettled;
+    this.#onSettled = undefined;
+    settle?.(error);
   }
 
   #awaitAnswer(waitMs: number, shownMs: number): void {
@@ -336,11 +344,23 @@ export class Opening implements TlsListener {
   }
 
   readonly #handlers = {
-    secure: { [frameKind.secure]: this.#takeBytes((word, body) => this.#tls?.take(word, body) ?? "") },
+    secure: {
+      [frameKind.secure]: this.#takeBytes((word, body) => {
+        // The acceptor answers with its terms.
+        if (this.#step === "hello") {
+          this.#onAnswered();
+          this.#enter("tls");
+        }
+        return this.#tls?.take(word, body) ?? "";
+      }),
+    },
     retry: {
-      [frameKind.retry]: this.#takeBytes((_word, cookie) =>
-        this.#tls instanceof ConnectingHandshake ? this.#tls.retry(cookie) : "",
-      ),
+      [frameKind.retry]: this.#takeBytes((_word, cookie) => {
+        this.#onAnswered();
+        // The acceptor has kept no state: the repeated hello makes a session with new message numbers.
+        this.#session.inbox.restart();
+        return (this.#tls as ConnectingHandshake).retry(cookie);
+      }),
     },
     refuse: { [frameKind.refuse]: this.#takeLastWord },
     goodbye: { [frameKind.goodbye]: this.#takeLastWord },
@@ -396,7 +416,7 @@ export class Opening implements TlsListener {
   #onWelcome(body: unknown): void {
     const session = this.#session;
     // A pulled welcome may be overtaken by another.
-    if (this.#onOpened === undefined) return session.fault(secondWelcome);
+    if (this.#onSettled === undefined) return session.fault(secondWelcome);
     if (!this.#begin(body)) return;
     const { services } = session.served;
     this.#told = services.length;
@@ -436,9 +456,7 @@ export class Opening implements TlsListener {
 
   #settleOpened(): void {
     this.#cancelTimer();
-    const opened = this.#onOpened;
-    this.#onOpened = undefined;
-    opened?.(undefined);
+    this.#settle(undefined);
     // More services may have been added since the welcome, and a connector's greeting has no health.
     this.announce();
   }

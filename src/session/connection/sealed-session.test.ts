@@ -42,7 +42,8 @@ beforeEach(() => {
   table.connect(request(4)).catch(() => undefined);
   session = [...table].at(-1) as Session;
   port.sent.length = 0;
-  session.onProven(proof());
+  session.seal(proof());
+  session.sealOutbox();
   peer = SessionCiphers.from(new Uint8Array(32).fill(7), "acceptor", "aes-256-gcm");
   session.begin(peerGreeting);
 });
@@ -198,7 +199,8 @@ describe("a sealed session", () => {
     const accepted = [...table].at(-1) as Session;
     port.sent.length = 0;
     accepted.addressTo(peerGreeting);
-    accepted.onProven(proof());
+    accepted.seal(proof());
+    accepted.sealOutbox();
     accepted.welcome().catch(() => undefined);
     accepted.end(new RpcError({ code: "unavailable", message: "not any more" }));
     expect(opened()).toMatchObject([

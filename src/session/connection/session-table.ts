@@ -13,7 +13,6 @@ import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "..
 import { MessageTurns } from "../channel/inbox.ts";
 import type { SessionWatch } from "../liveness/watched-session.ts";
 import { disconnected } from "../opening/end-reasons.ts";
-import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
 import type { Session, SessionTerms } from "./session.ts";
@@ -61,7 +60,6 @@ export class SessionTable implements PortSink, Iterable<Session> {
   readonly #turns: MessageTurns;
   readonly #hellos: Hellos;
   readonly onTurnEnd: () => boolean;
-  readonly #proofs: PeerProofs;
 
   constructor(terms: SessionTerms) {
     const { services, watch } = terms;
@@ -69,16 +67,10 @@ export class SessionTable implements PortSink, Iterable<Session> {
     this.#watch = watch;
     this.#turns = new MessageTurns(services.limits.maxRequests);
     this.onTurnEnd = this.#turns.endTurn;
-    this.#proofs = new PeerProofs(services.realClock, services.securityMeter);
     this.#sessions = new Sessions({
       ...terms,
-      onPeerProven: (session, proof) => {
-        this.#proofs.watch(session, proof);
-        this.#hellos.onProven(session, proof.identity);
-      },
       onSessionEnded: (session, reason) => {
         this.#turns.drop(session.inbox);
-        this.#proofs.forget(session);
         this.#sessions.remove(session);
         this.#hellos.onEnded(session);
         if (!session.isStranger) terms.onSessionEnded(session, reason);
@@ -125,6 +117,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
       totalMs: sealed ? (totalMs ?? timeoutMs) : timeoutMs,
       tls: sealed && endpoint ? { endpoint, name: name(), suites: security?.suites ?? [] } : undefined,
     });
+    if (sealed) this.#sessions.proofs.arm();
     this.#sessions.tellCredits(session);
     return session;
   }
@@ -139,7 +132,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
 
   /** The certificates were read again: sessions with untrusted peers end. */
   judgePeers(tls: TlsEndpoint): void {
-    this.#proofs.judge((proof) => tls.faultOf(proof));
+    this.#sessions.proofs.judge(tls);
   }
 
   /** Ends all sessions, opening ones included. */
@@ -147,6 +140,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
     this.#sessions.accepting = false;
     this.#hellos.close();
     this.#sessions.end(reason);
+    this.#sessions.proofs.close();
   }
 
   onMessage(port: Port, offset: number, bytes: number): void {

@@ -15,6 +15,7 @@ import { isSocketScheme } from "../../fabric/libfabric/url.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
+import type { CertificateChain } from "../../security/trust.ts";
 import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { builtinSlots } from "../../wire/builtin.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind, isKeepalive } from "../../wire/frame.ts";
@@ -42,8 +43,6 @@ export interface SessionTerms {
   readonly watch: SessionWatch;
   /** The kinds of traffic, in the order in which they receive events. */
   readonly parts: readonly SessionPartFactory[];
-  /** The peer has proven its identity by a TLS handshake. */
-  onPeerProven?(session: Session, proof: TlsProof): void;
   /** Both sides have greeted each other, and the peer has sent its service table. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
@@ -86,6 +85,8 @@ export class Session implements OpeningSession, OutboxListener {
   /** The session is open, and the peer has sent its service table. */
   isIntroduced = false;
   identity: Identity | undefined;
+  /** The certificates that the peer has proven its identity with. */
+  chain: CertificateChain = [];
   ciphers: SessionCiphers | undefined;
   observer: SessionObserver | undefined;
   bodyLimit: number;
@@ -168,10 +169,10 @@ export class Session implements OpeningSession, OutboxListener {
     this.#opening.accept(remote);
   }
 
-  /** Answers the hello of a sealed session by a TLS handshake. */
-  secure(tls: AcceptingTls): void {
+  /** Answers the hello of a sealed session by a TLS handshake. Settles when the peer has proven its identity. */
+  secure(tls: AcceptingTls): Promise<void> {
     this.addressTo(tls.hello);
-    this.#opening.secure(tls);
+    return this.#opening.secure(tls);
   }
 
   /** Welcomes a peer that has proven its identity. Settles when the peer has greeted this side in return. */
@@ -190,16 +191,13 @@ export class Session implements OpeningSession, OutboxListener {
     });
   }
 
-  /** Messages that arrive from now on are sealed. */
-  onProven(proof: TlsProof): void {
-    const { identity, ciphers } = proof;
+  seal({ identity, chain, ciphers }: TlsProof): void {
     this.identity = identity;
+    this.chain = chain;
     this.ciphers = ciphers;
     this.inbox.seal(ciphers);
     this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener });
     this.#limitBodies();
-    if (!this.#opening.awaitsFirstSealed) this.sealOutbox();
-    this.#terms.onPeerProven?.(this, proof);
   }
 
   sealOutbox(): void {

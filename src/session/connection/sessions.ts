@@ -5,6 +5,7 @@ import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/security-options.ts";
 import { Nonce } from "../../wire/message.ts";
+import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
@@ -22,6 +23,8 @@ export class Sessions implements Iterable<Session> {
   readonly #terms: SessionTerms;
   /** Sessions by index. Index 0 stays free: it means "no session yet". */
   readonly byIndex: (Session | undefined)[] = [undefined];
+  /** Ends sessions whose peers are no longer trusted. */
+  readonly proofs: PeerProofs;
   readonly #free: number[] = [];
   /**
    * Sessions by port and address, kept after their end, because their peer's death may still be reported. A new session
@@ -39,7 +42,9 @@ export class Sessions implements Iterable<Session> {
   constructor(terms: SessionTerms) {
     this.#terms = terms;
     this.services = terms.services;
+    const { realClock, securityMeter } = terms.services;
     this.accounts = new PeerAccounts(terms.services);
+    this.proofs = new PeerProofs(realClock, securityMeter, this.byIndex);
   }
 
   /** The number of port addresses of the sessions, strangers included. */

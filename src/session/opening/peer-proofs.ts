@@ -2,23 +2,19 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SecurityMeter } from "../../security/security-meter.ts";
+import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { CertificateChain } from "../../security/trust.ts";
 import { certificateEnded, notTrusted } from "./end-reasons.ts";
 
 /** The longest time between reads of the time of day: it may be set, and machines sleep. */
 const mostWaitMs = 60_000;
 
-interface ProvenSession {
+/** A session whose peer may have a proof. */
+interface JudgedSession {
   readonly peerName: string;
-  readonly state: string;
-  end(reason: RpcError): void;
-}
-
-/** The proof of a session's peer. */
-export interface PeerProof {
-  readonly identity: Identity;
-  /** Empty for a pre-shared key. */
+  readonly identity: Identity | undefined;
   readonly chain: CertificateChain;
+  end(reason: RpcError): void;
 }
 
 /**
@@ -28,60 +24,53 @@ export interface PeerProof {
 export class PeerProofs {
   readonly #clock: Clock;
   readonly #meter: SecurityMeter;
-  readonly #proofs = new Map<ProvenSession, PeerProof>();
+  /** The sessions that have not ended. Undefined: none has this index. */
+  readonly #sessions: readonly (JudgedSession | undefined)[];
   #cancelTimer: (() => void) | undefined;
 
-  constructor(clock: Clock, meter: SecurityMeter) {
+  constructor(clock: Clock, meter: SecurityMeter, sessions: readonly (JudgedSession | undefined)[]) {
     this.#clock = clock;
     this.#meter = meter;
+    this.#sessions = sessions;
   }
 
-  watch(session: ProvenSession, { identity, chain }: PeerProof): void {
-    this.#proofs.set(session, { identity, chain });
-    if (identity.kind === "certificate") this.#arm();
+  /** A peer has proven its identity: its certificate may be the next to end. Sets the timer for the next end. */
+  arm(): void {
+    this.close();
+    let soonest = Number.POSITIVE_INFINITY;
+    for (const session of this.#sessions) soonest = Math.min(soonest, endOf(session?.identity));
+    if (soonest === Number.POSITIVE_INFINITY) return;
+    const waitMs = Math.min(mostWaitMs, Math.max(1, soonest - Date.now() + 1));
+    this.#cancelTimer = this.#clock.timer(waitMs, () => this.#look(), true);
   }
 
-  forget(session: ProvenSession): void {
-    if (this.#proofs.delete(session) && this.#proofs.size === 0) this.#disarm();
-  }
-
-  /** Ends the sessions with a faulty proof. `faultOf` returns the fault as a message, or "". */
-  judge(faultOf: (proof: PeerProof) => string): void {
-    for (const [session, proof] of [...this.#proofs]) {
-      const why = faultOf(proof);
+  /** The certificates were read again: ends the sessions whose peers they no longer prove. */
+  judge(tls: TlsEndpoint): void {
+    for (const session of [...this.#sessions]) {
+      const { identity, chain = [] } = session ?? {};
+      if (session === undefined || (identity?.kind !== "certificate" && identity?.kind !== "psk")) continue;
+      const why = tls.faultOf({ identity, chain });
       if (why === "") continue;
-      const { identity } = proof;
       const refusal = identity.kind === "psk" ? "key" : "certificate";
       this.#meter.onRefused({ refusal, peer: session.peerName, identity, why });
       session.end(notTrusted(session.peerName, why));
     }
   }
 
-  #arm(): void {
-    this.#disarm();
-    let soonest = Number.POSITIVE_INFINITY;
-    for (const { identity } of this.#proofs.values()) soonest = Math.min(soonest, endOf(identity));
-    if (soonest === Number.POSITIVE_INFINITY) return;
-    const waitMs = Math.min(mostWaitMs, Math.max(1, soonest - Date.now() + 1));
-    this.#cancelTimer = this.#clock.timer(waitMs, () => this.#look(), true);
-  }
-
-  #disarm(): void {
+  close(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
   }
 
   #look(): void {
-    for (const [session, { identity }] of [...this.#proofs]) {
-      const endMs = endOf(identity);
-      if (Date.now() <= endMs) continue;
-      this.#proofs.delete(session);
-      session.end(certificateEnded(session.peerName, new Date(endMs)));
+    for (const session of [...this.#sessions]) {
+      const endMs = endOf(session?.identity);
+      if (Date.now() > endMs) session?.end(certificateEnded(session.peerName, new Date(endMs)));
     }
-    this.#arm();
+    this.arm();
   }
 }
 
 /** A key does not expire. */
-const endOf = (identity: Identity): number =>
-  identity.kind === "certificate" ? identity.validTo.getTime() : Number.POSITIVE_INFINITY;
+const endOf = (identity: Identity | undefined): number =>
+  identity?.kind === "certificate" ? identity.validTo.getTime() : Number.POSITIVE_INFINITY;

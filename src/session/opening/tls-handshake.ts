@@ -7,13 +7,11 @@
 import { createHash } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { networkOfAddress } from "../../fabric/host.ts";
-import type { Identity } from "../../security/identity.ts";
 import { SessionCiphers, type SessionRole } from "../../security/sealing/session-ciphers.ts";
 import { type SuiteName, suites } from "../../security/sealing/suites.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
-import type { TlsExchange, TlsExchangeListener } from "../../security/tls-exchange.ts";
+import type { PeerProof, TlsExchange, TlsExchangeListener } from "../../security/tls-exchange.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
-import type { CertificateChain } from "../../security/trust.ts";
 import { encode } from "../../wire/encode-value.ts";
 import { type FrameHead, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
@@ -29,7 +27,6 @@ import {
 } from "../../wire/hello.ts";
 import { messageHeaderBytes, type Nonce, protocolVersion } from "../../wire/message.ts";
 import { brokenProtocol, Unproven } from "./end-reasons.ts";
-import type { PeerProof } from "./peer-proofs.ts";
 import type { ShareOfTime } from "./share-of-time.ts";
 
 /** The most bytes of one handshake's messages, in each direction. */
@@ -58,13 +55,8 @@ export interface TlsSession {
   end(reason: RpcError): void;
 }
 
-/** Is notified of the progress of a handshake. A failed handshake ends the session instead. */
-export interface TlsListener {
-  /** The acceptor has answered the connector: with its terms, or with a request to repeat the hello. */
-  onAnswered(hasTerms: boolean): void;
-  /** The peer has proven its identity. */
-  onProven(proof: TlsProof): void;
-}
+/** Takes the proof of a handshake. A failed handshake ends the session instead. */
+export type OnProof = (proof: TlsProof) => void;
 
 /**
  * The TLS handshake of a session, the first step of its opening. TLS runs over `secure` frames, in the clear. The keys
@@ -72,7 +64,7 @@ export interface TlsListener {
  */
 export abstract class TlsHandshake implements TlsExchangeListener {
   protected readonly session: TlsSession;
-  protected readonly listener: TlsListener;
+  readonly #onProof: OnProof;
   readonly #role: SessionRole;
   #takenBytes = 0;
   /** The input of the keys: the whole message of the hello, and the acceptor's terms. */
@@ -82,9 +74,9 @@ export abstract class TlsHandshake implements TlsExchangeListener {
   protected exchange: TlsExchange | undefined;
   protected isClosed = false;
 
-  constructor(session: TlsSession, listener: TlsListener, role: SessionRole) {
+  constructor(session: TlsSession, onProof: OnProof, role: SessionRole) {
     this.session = session;
-    this.listener = listener;
+    this.#onProof = onProof;
     this.#role = role;
   }
 
@@ -121,9 +113,12 @@ export abstract class TlsHandshake implements TlsExchangeListener {
 
   abstract onFlight(bytes: Buffer): void;
 
-  onProven(identity: Identity, chain: CertificateChain): void {
+  /** Makes the keys of a peer that has proven its identity. A refusal ends the session. */
+  onResult(result: PeerProof | ExchangeRefusal): void {
     const { exchange, suite } = this;
-    if (this.isClosed || exchange === undefined || suite === undefined) return;
+    if (this.isClosed || exchange === undefined) return;
+    if ("refusal" in result) return this.session.end(new Unproven(result, this.refusalText(result)));
+    if (suite === undefined) return;
     let ciphers: SessionCiphers;
     try {
       const context = createHash("sha256").update(this.hello).update(this.terms).digest();
@@ -131,11 +126,7 @@ export abstract class TlsHandshake implements TlsExchangeListener {
     } catch (error) {
       return this.session.end(asRpcError(error));
     }
-    this.listener.onProven({ identity, chain, ciphers });
-  }
-
-  onRefused(refusal: ExchangeRefusal): void {
-    if (!this.isClosed) this.session.end(new Unproven(refusal, this.refusalText(refusal)));
+    this.#onProof({ ...result, ciphers });
   }
 
   protected abstract refusalText(refusal: ExchangeRefusal): string;
@@ -162,8 +153,8 @@ export class ConnectingHandshake extends TlsHandshake {
   #wasRetried = false;
   #isAnswered = false;
 
-  constructor(session: TlsSession, listener: TlsListener, target: ConnectingTls) {
-    super(session, listener, "connector");
+  constructor(session: TlsSession, onProof: OnProof, target: ConnectingTls) {
+    super(session, onProof, "connector");
     this.#target = target;
     this.exchange = target.endpoint.connect(target.name, this);
   }
@@ -183,7 +174,6 @@ export class ConnectingHandshake extends TlsHandshake {
     if (this.#wasRetried) return "the acceptor wants a hello again that it has answered";
     if (cookie.byteLength !== cookieBytes) return "a cookie has another length";
     this.#wasRetried = true;
-    this.listener.onAnswered(false);
     this.#sayHello(Uint8Array.from(cookie));
     return "";
   }
@@ -230,7 +220,6 @@ export class ConnectingHandshake extends TlsHandshake {
     this.terms = bytes.subarray(0, acceptorTermsBytes);
     this.#isAnswered = true;
     this.session.addressTo(terms);
-    this.listener.onAnswered(true);
     return "";
   }
 
@@ -263,10 +252,10 @@ export class AcceptingHandshake extends TlsHandshake {
 
   constructor(
     session: TlsSession,
-    listener: TlsListener,
+    onProof: OnProof,
     { endpoint, hello, message, suite, time }: AcceptingTls,
   ) {
-    super(session, listener, "acceptor");
+    super(session, onProof, "acceptor");
     this.#endpoint = endpoint;
     this.#time = time;
     this.#host = networkOfAddress(hello.address);

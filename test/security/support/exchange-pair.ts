@@ -1,7 +1,8 @@
 import { type Credentials, PskCredentials } from "../../../src/security/credential-options.ts";
 import { type Identify, type Identity, identifyByName } from "../../../src/security/identity.ts";
 import { TlsEndpoint } from "../../../src/security/tls-endpoint.ts";
-import type { TlsExchange } from "../../../src/security/tls-exchange.ts";
+import type { PeerProof, TlsExchange } from "../../../src/security/tls-exchange.ts";
+import type { ExchangeRefusal } from "../../../src/security/tls-failure.ts";
 import type { CertificateChain } from "../../../src/security/trust.ts";
 import type { KeyPair } from "./authority.ts";
 
@@ -89,14 +90,15 @@ export async function exchange(
           });
         }
       },
-      onProven(identity: Identity, chain: CertificateChain) {
-        outcome.identity = identity;
-        outcome.chain = chain;
+      onResult(result: PeerProof | ExchangeRefusal) {
+        if ("refusal" in result) {
+          outcome.refused = result.why;
+          outcome.told = result.told ?? result.why;
+          return;
+        }
+        outcome.identity = result.identity;
+        outcome.chain = result.chain;
         outcome.secret = sides[from]?.exportSecret(from === "connector" ? context : acceptorContext);
-      },
-      onRefused({ why, told = why }: { readonly why: string; readonly told?: string }) {
-        outcome.refused = why;
-        outcome.told = told;
       },
     };
     return { outcome, listener };

@@ -109,8 +109,7 @@ export async function firstFlight(ca: Authority): Promise<Uint8Array> {
         resolve(Uint8Array.from(bytes));
         setImmediate(() => exchange.close());
       },
-      onProven() {},
-      onRefused() {},
+      onResult() {},
     });
   });
 }
