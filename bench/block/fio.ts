@@ -39,6 +39,21 @@ export async function measureByFio(
   return { ops: Math.round(iops), p50Us: clat_ns.percentile["50.000000"] / 1000 };
 }
 
+/** Moves so many bytes in long blocks at random. Resolves with the seconds that it took. */
+export async function moveByFio(
+  disk: FioDisk,
+  op: "read" | "write",
+  block: string,
+  depth: number,
+  bytes: number,
+): Promise<number> {
+  const work = ["--name=long", `--bs=${block}`, `--rw=rand${op}`, `--iodepth=${depth}`, `--io_size=${bytes}`];
+  const output = await runFio([...disk, ...work, "--output-format=json"]);
+  const { io_bytes, runtime } = JSON.parse(output.slice(output.indexOf("{"))).jobs[0][op];
+  if (io_bytes !== bytes) throw new Error(`fio moved ${io_bytes} bytes of ${bytes}`);
+  return runtime / 1000;
+}
+
 async function runFio(args: readonly string[]): Promise<string> {
   return (await promisify(execFile)("fio", args)).stdout;
 }

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { lackOfProgram } from "../suite/installed.ts";
@@ -17,6 +17,7 @@ export function lackOfNbd(): string | undefined {
 /** nbdkit, the NBD server in C, with a disk in its memory. */
 export interface Nbdkit {
   readonly uri: string;
+  readonly pid: number;
   close(): Promise<void>;
 }
 
@@ -35,6 +36,7 @@ export async function openNbdkit(folder: string): Promise<Nbdkit> {
   }
   return {
     uri: `nbd+unix:///?socket=${socket}`,
+    pid: Number(readFileSync(pidFile, "utf8")),
     async close() {
       server.kill();
       await ended;

@@ -234,6 +234,13 @@ const furtherRatios: readonly Definition[] = [
     ours: ["read", "write"].map((op) => `nbd.block.memory.32.${op}_ops`),
     theirs: ["read", "write"].map((op) => `nbdkit.block.memory.32.${op}_ops`),
   },
+  ...["write64k", "write1m", "read1m"].flatMap((work) =>
+    ["cpu_ms_per_gb", "gbps"].map((measure) => ({
+      name: `nbd.${work}_${measure.replace("_ms_per_gb", "")}_vs_nbdkit`,
+      ours: [`nbd.block.long.${work}_${measure}`],
+      theirs: [`nbdkit.block.long.${work}_${measure}`],
+    })),
+  ),
   ...[1, 32].flatMap((depth) => [
     {
       name: `nvme.tcp.qd${depth}_vs_nvmet`,

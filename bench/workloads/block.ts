@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { measureDisksByFio } from "../block/by-fio.ts";
 import type { BlockClient, BlockOp } from "../block/client.ts";
 import { fillByFio, nbdDisk } from "../block/fio.ts";
+import { measureLongTransfers } from "../block/long-transfers.ts";
 import { lackOfNbd, type Nbdkit, openNbdkit } from "../block/nbd.ts";
 import type { BlockServer } from "../block/server.ts";
 import { type BlockSubject, blockSubjects } from "../block/subjects.ts";
@@ -29,10 +30,11 @@ export const block: Workload = {
     "Blocks of 4 KiB are read and written at random, with so many under way. The disk keeps nothing (null) or is a " +
     "file that is read and written around the page cache where the file system can do so. It is reached in calls of " +
     "Cinnabar and over NVMe/TCP, target and host of cinnabar-nvme. Beside it: a call of grpc-js and of node:net that " +
-    "carries 4 KiB there and back. Over NBD, fio reads and writes a disk in memory of cinnabar-nvme, and one of nbdkit.",
+    "carries 4 KiB there and back. Over NBD, fio reads and writes a disk in memory of cinnabar-nvme, and one of nbdkit: " +
+    "blocks of 4 KiB, and long ones with the processor time of the server.",
   families: ["block"],
   selection: "whole",
-  seconds: 100,
+  seconds: 180,
 
   async run(run: Run): Promise<readonly Figure[]> {
     const folder = await mkdtemp(join(tmpdir(), "cinnabar-bench-block-"));
@@ -78,14 +80,12 @@ async function measureNbd(run: Run, folder: string): Promise<Figure[]> {
   try {
     nbdkit = await openNbdkit(folder);
     const disks = [
-      { ...ourNbd, disk: nbdDisk(await server.ask("address")) },
-      { key: "nbdkit", title: "nbdkit", disk: nbdDisk(nbdkit.uri) },
+      { ...ourNbd, disk: nbdDisk(await server.ask("address")), pid: server.pid },
+      { key: "nbdkit", title: "nbdkit", disk: nbdDisk(nbdkit.uri), pid: nbdkit.pid },
     ];
     for (const { disk } of disks) await fillByFio(disk);
-    return await measureDisksByFio(run, disks, 32, {
-      family: "block.memory",
-      chart: "Blocks of 4 KiB over NBD",
-    });
+    const names = { family: "block.memory", chart: "Blocks of 4 KiB over NBD" };
+    return [...(await measureDisksByFio(run, disks, 32, names)), ...(await measureLongTransfers(run, disks))];
   } finally {
     await nbdkit?.close();
     await server.end();

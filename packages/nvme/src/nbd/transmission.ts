@@ -186,7 +186,7 @@ export class Transmission {
     const most = isAligned ? pieceBytes : pieceBytes / 2;
     const edgeBytes = this.#access.memoryOf(offset, bytes);
     const isHeld = this.#memory.most >= bytes + edgeBytes * Math.ceil(bytes / most + 1);
-    const held: Buffer[] = [];
+    const held: { readonly piece: Buffer; readonly whole: Promise<boolean> }[] = [];
     let isThere = true;
     let failed: number | undefined;
     /** The number of pieces at the device, plus one for this loop. */
@@ -212,14 +212,18 @@ export class Transmission {
     while (isThere && at < offset + bytes) {
       const next = Math.min(offset + bytes, this.#access.floor(at) + most);
       const piece = await this.#pieceOf(next - at, edgeBytes);
-      isThere = this.#reader.takeInto(piece) || (await this.#reader.readInto(piece));
-      if (!isThere) this.#release(piece, edgeBytes);
-      else if (isHeld) held.push(piece);
-      else void write(at, piece);
+      const whole = this.#reader.readInto(piece);
+      if (isHeld) held.push({ piece, whole });
+      else if (await whole) void write(at, piece);
+      else {
+        isThere = false;
+        this.#release(piece, edgeBytes);
+      }
       at = next;
     }
+    for (const { whole } of held) isThere = await whole;
     at = offset;
-    for (const piece of held) {
+    for (const { piece } of held) {
       if (isThere) void write(at, piece);
       else this.#release(piece, edgeBytes);
       at += piece.length;

@@ -1,9 +1,25 @@
 import type { Duplex } from "node:stream";
+import { DirectSocket } from "./direct-socket.ts";
 
 /** What a connection past its handshake may hold. */
-export const maxHeldBytes = 256 * 1024;
+export const maxHeldBytes = 128 * 1024;
+/** The body of a message from this length on is worth a system call of its own, straight into its memory. */
+const longBytes = 32 * 1024;
+/** So much is read at a time where a message with a long body comes next: its head, and little of its body. */
+const headWindowBytes = 4 * 1024;
+const windowBytes = 64 * 1024;
 
-/** The bytes of a socket, taken in messages. One reader at a time. */
+/** Memory that waits for bytes. */
+interface Target {
+  readonly memory: Uint8Array;
+  filledBytes: number;
+  readonly resolve: (isWhole: boolean) => void;
+}
+
+/**
+ * The bytes of a socket, taken in messages. One reader at a time. Those of a `DirectSocket` go straight into the memory
+ * of `readInto` where they are awaited, else into a ring, so that no buffer is made for them.
+ */
 export class ByteReader {
   /** Beyond this limit, the socket is not read until the caller takes bytes. */
   maxHeldBytes: number;
@@ -14,25 +30,34 @@ export class ByteReader {
   #held = 0;
   #wanted = 0;
   #wake: (() => void) | undefined;
+  readonly #targets: Target[] = [];
   #hasEnded = false;
   #isPaused = false;
   /** The bytes that are read are the rest of a message: its head was read before. */
   #isWithinBody = false;
+  /** Twice as long as what may be held. What is held ends at `#ringEnd`. */
+  #ring = Buffer.alloc(0);
+  #ringEnd = 0;
+  #windowBytes = windowBytes;
+  /** Where a direct socket puts the next bytes. */
+  #place: Target | "ring" | undefined;
 
   constructor(socket: Duplex, most = maxHeldBytes) {
     this.#socket = socket;
     this.maxHeldBytes = most;
-    socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
+    if (socket instanceof DirectSocket) socket.readInto(this);
+    else socket.on("data", this.#onData);
+    socket.on("end", this.#onEnd).on("close", this.#onClose);
   }
 
   /** A part of the expected bytes has come, so the rest should come soon. */
   get isWithinMessage(): boolean {
-    return this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody);
+    return this.#targets.length > 0 || (this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody));
   }
 
   /**
-   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. The result is mostly a view, which
-   * keeps the memory of all bytes that came together. Copy it to keep it for long.
+   * The next bytes, at most 64 KiB, where they have come; `read` waits for them. The result is a view that holds until
+   * the caller waits for something: copy it to keep it.
    */
   take(bytes: number): Buffer | undefined {
     if (this.#held < bytes) return undefined;
@@ -49,6 +74,10 @@ export class ByteReader {
 
   /** As `take`, when they have come. Undefined where the socket ends before. */
   async read(bytes: number): Promise<Buffer | undefined> {
+    if (bytes > this.maxHeldBytes) {
+      const whole = Buffer.allocUnsafe(bytes);
+      return (await this.readInto(whole)) ? whole : undefined;
+    }
     return this.#held >= bytes || (await this.#has(bytes)) ? this.take(bytes) : undefined;
   }
 
@@ -62,25 +91,27 @@ export class ByteReader {
     }
   }
 
-  /** Fills a buffer where as many bytes have come. `readInto` waits for them. */
+  /** Fills memory where as many bytes have come. `readInto` waits for them. */
   takeInto(target: Uint8Array): boolean {
     if (this.#held < target.length) return false;
+    this.#windowBytes = target.length < longBytes ? windowBytes : headWindowBytes;
     this.#copyInto(target);
     return true;
   }
 
-  /** Fills a buffer as bytes come. False where the socket ends before. */
-  async readInto(target: Uint8Array): Promise<boolean> {
-    this.#isWithinBody = true;
-    try {
-      for (let at = 0; at < target.length; ) {
-        if (this.#held === 0 && !(await this.#has(1))) return false;
-        at += this.#copyInto(target.subarray(at));
-      }
-      return true;
-    } finally {
-      this.#isWithinBody = false;
-    }
+  /**
+   * Fills memory as bytes come. False where the socket ends before. Several calls fill one after another, and without a
+   * pause between them where the caller does not wait for each.
+   */
+  readInto(target: Uint8Array): Promise<boolean> {
+    if (this.takeInto(target)) return Promise.resolve(true);
+    const filledBytes = this.#copyInto(target);
+    if (this.#hasEnded) return Promise.resolve(false);
+    this.#windowBytes = target.length < longBytes ? windowBytes : headWindowBytes;
+    return new Promise((resolve) => {
+      this.#targets.push({ memory: target, filledBytes, resolve });
+      this.#resume();
+    });
   }
 
   /** Drops the next bytes. False where the socket ends before. */
@@ -101,14 +132,48 @@ export class ByteReader {
 
   /** Gives the socket back, with the bytes that have come and were not taken. No read may be waiting. */
   release(): void {
+    if (this.#socket instanceof DirectSocket) this.#socket.readInto(undefined);
     this.#socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
     this.#socket.pause();
-    if (this.#held > 0) this.#socket.unshift(this.take(this.#held));
+    if (this.#held > 0) this.#socket.unshift(Buffer.from(this.take(this.#held) as Buffer));
+  }
+
+  /** As `Sink` has it. */
+  place(): Uint8Array {
+    const target = this.#targets[0];
+    this.#place = target ?? "ring";
+    if (target !== undefined) return target.memory.subarray(target.filledBytes);
+    const bytes = 2 * this.maxHeldBytes;
+    if (this.#ring.length !== bytes) {
+      this.#ring = Buffer.allocUnsafeSlow(bytes);
+      this.#ringEnd = 0;
+    }
+    if (this.#held === 0 || this.#ringEnd === bytes) this.#ringEnd = 0;
+    // Half of the ring is free, and one byte more: beyond the other half the socket is not read.
+    const window = Math.min(this.#windowBytes, this.maxHeldBytes);
+    const free = Math.min(bytes - this.#held, bytes - this.#ringEnd, window);
+    return this.#ring.subarray(this.#ringEnd, this.#ringEnd + free);
+  }
+
+  /** As `Sink` has it. */
+  filled(bytes: number, memory: Uint8Array): void {
+    const place = this.#place;
+    if (place === undefined || place === "ring") {
+      if (place === "ring") this.#ringEnd += bytes;
+      this.#onData(memory.subarray(0, bytes) as Buffer);
+    } else {
+      place.filledBytes += bytes;
+      this.#endTarget(place);
+    }
   }
 
   readonly #onData = (chunk: Buffer): void => {
     this.#chunks.push(chunk);
     this.#held += chunk.length;
+    for (let target = this.#targets[0]; target !== undefined && this.#held > 0; target = this.#targets[0]) {
+      target.filledBytes += this.#copyInto(target.memory.subarray(target.filledBytes));
+      this.#endTarget(target);
+    }
     if (this.#held >= this.#wanted) this.#awaken();
     if (this.#held >= this.maxHeldBytes && this.#wake === undefined) {
       this.#isPaused = true;
@@ -116,8 +181,16 @@ export class ByteReader {
     }
   };
 
+  /** Ends the first target where it is full. */
+  #endTarget({ memory, filledBytes, resolve }: Target): void {
+    if (filledBytes < memory.length) return;
+    this.#targets.shift();
+    resolve(true);
+  }
+
   readonly #onEnd = (): void => {
     this.#hasEnded = true;
+    for (const { resolve } of this.#targets.splice(0)) resolve(false);
     this.#awaken();
   };
 

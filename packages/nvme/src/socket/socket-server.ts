@@ -11,6 +11,7 @@ import {
   type ConnectionLimits,
   type Places,
 } from "./connection-bounds.ts";
+import { DirectSocket } from "./direct-socket.ts";
 
 /** One connection, as the protocol of the server implements it. */
 export interface Connection {
@@ -63,7 +64,7 @@ export class SocketServer {
     this.#stallTimeoutMs = limits.stallTimeoutMs;
     this.#bounds = new ConnectionBounds(limits);
     this.#make = make;
-    this.#server = createServer((socket) => this.#accept(socket));
+    this.#server = createServer({ pauseOnConnect: true }, (socket) => this.#accept(DirectSocket.of(socket)));
   }
 
   get counts(): ConnectionCounts {

@@ -10,7 +10,8 @@ export class FatalError extends Error {
     super(message);
     this.fes = fes;
     this.fei = fei;
-    this.header = header;
+    // The memory of the reader holds it for a moment.
+    this.header = Buffer.from(header);
   }
 }
 

@@ -296,8 +296,10 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   /** Takes one PDU. False at the end of the connection. @throws FatalError for one that is wrong. */
   async #next(): Promise<boolean> {
     // The shortest PDU of a target has 24 bytes.
-    const header = this.#reader.take(24) ?? (await this.#reader.read(24));
-    if (header === undefined) return false;
+    const head = this.#reader.take(24) ?? (await this.#reader.read(24));
+    if (head === undefined) return false;
+    // The view does not hold while a digest is awaited.
+    const header = this.#digests.header ? Buffer.from(head) : head;
     const common = parseCommon(header);
     if (common.type === pduType.c2hTermReq)
       throw new Error(`the target ended the connection by TermReq, cause ${header.readUInt16LE(8)}`);
