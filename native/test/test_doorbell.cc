@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -462,6 +463,44 @@ TEST_SUITE("doorbell") {
     REQUIRE(eventually({&a, &b}, [&] { return a.messages.size() == 1 && b.messages.size() == 1; }));
     CHECK(isPattern(a.messages[0], 2));
     CHECK(isPattern(b.messages[0], 1));
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "a port that a ring has woken takes the ring alone at first") {
+    TestPort port(Scheme::shm, own("woken")), peer(Scheme::shm);
+    REQUIRE(port.open());
+    REQUIRE(peer.open());
+    int to = peer.admit(port);
+    REQUIRE(to >= 0);
+    peer.sendPattern(to, 0, 8, 1);
+    REQUIRE(eventually({&port, &peer}, [&] { return port.messages.size() == 1; }));
+    auto sleeps = [&] { return eventually({&port}, [&] { return port.port->arm() == 1; }); };
+    auto isReadable = [&] {
+      pollfd wait{port.port->waitFd(), POLLIN, 0};
+      return poll(&wait, 1, 0) == 1;
+    };
+    // A sleep without a ring: the next turns need not look at all sockets.
+    REQUIRE(sleeps());
+    port.port->wake();
+    port.turn();
+    REQUIRE(sleeps());
+    CHECK_FALSE(isReadable());
+    peer.sendPattern(to, 0, 8, 2);
+    Fd stranger = connectTo(own("woken"));
+    REQUIRE(stranger);
+    CHECK(isReadable());
+    port.port->wake();
+    port.turn();
+    CHECK(port.messages.size() == 2);
+    CHECK(port.port->gauge(Gauge::connections) == 1);
+    // The stranger has its turn at the next sleep.
+    REQUIRE(sleeps());
+    CHECK(isReadable());
+    port.port->wake();
+    port.turn();
+    CHECK(port.port->gauge(Gauge::connections) == 2);
+    // No ring is left.
+    REQUIRE(sleeps());
+    CHECK_FALSE(isReadable());
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "a port meets more peers in its life than there are places") {

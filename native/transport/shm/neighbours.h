@@ -78,7 +78,8 @@ class Neighbours {
   /// Gives back one reference. The pointer is dead afterwards if the neighbour is gone.
   void release(Neighbour* neighbour);
 
-  /// Takes a ring of each neighbour that has sent something. Whether there was such a ring.
+  /// Takes a ring of each neighbour with a record that was not read yet. Whether there was such a
+  /// ring.
   bool takeRings();
   /// Handles all events on the sockets, without blocking. Appends ended neighbours with drained
   /// rings to `gone`; drops those without references.

@@ -233,7 +233,14 @@ void ShmTransport::onTurnEnded() {
 bool ShmTransport::beginTurn() {
   ++turnsSinceLook_;
   retryCopies();
-  return hasSlept_ || isLookDue();
+  if (!hasSlept_) return isLookDue();
+  // Nearly always a sleep ends with a ring of the one neighbour that has sent something. Its record
+  // shows which, until it is read. To take the ring is one system call, to ask for all sockets
+  // takes three. What happens at those can wait: it makes the descriptor readable until it is dealt
+  // with.
+  if (isLookDue() || !neighbours_->takeRings()) return true;
+  hasSlept_ = false;
+  return false;
 }
 
 bool ShmTransport::isLookDue() const {
@@ -247,13 +254,6 @@ void ShmTransport::retryCopies() {
 }
 
 bool ShmTransport::look(std::vector<Peer*>& gone) {
-  // Nearly always a sleep ends with a ring of the one neighbour that has sent something. To take it
-  // is one system call, to ask for all sockets takes three. What happens at those can wait: it
-  // makes the descriptor readable until it is dealt with.
-  if (hasSlept_ && !isLookDue() && neighbours_->takeRings()) {
-    hasSlept_ = false;
-    return false;
-  }
   hasSlept_ = false;
   turnsSinceLook_ = 0;
   neighbours_->poll(gone);
