@@ -84,34 +84,33 @@ export class Inbox {
     this.#number = 1;
   }
 
-  /** Takes a message with a header that names the session. `isAlone`: the engine has no other session. */
-  receive(offset: number, bytes: number, turns: MessageTurns, isAlone: boolean): void {
+  /**
+   * Checks a message with a header that names the session, and opens it if it is sealed. Returns its length in the
+   * clear. 0: there is no message to take.
+   */
+  open(offset: number, bytes: number, turns: MessageTurns): number {
+    if (this.#ciphers !== undefined) return this.#openSealed(this.#ciphers, offset, bytes, turns);
     const { session } = this;
     const view = session.port.slabView;
-    let clearBytes = bytes;
-    if (this.#ciphers !== undefined) {
-      clearBytes = this.#open(this.#ciphers, offset, bytes, turns);
-      if (clearBytes === 0) return;
-    } else {
-      // Only the peer knows index and nonce. So the message comes from it, or was damaged on the way. In both cases the
-      // session cannot continue.
-      const fault = messageFault(view, offset, bytes);
-      if (fault !== "") return session.fault(fault);
-      const number = view.getUint32(offset + numberOffset, true);
-      if (number === this.#number) this.#number = (number % mostNumber) + 1;
-      else if (!isUnnumberedKeepalive(view, offset, bytes, number)) {
-        turns.finish(this);
-        const ahead = number === unnumbered ? 0 : (number - this.#number) >>> 0;
-        return session.receiveOutOfOrder(offset, bytes, ahead < half ? ahead : 0);
-      }
+    // Only the peer knows index and nonce. So the message comes from it, or was damaged on the way. In both cases the
+    // session cannot continue.
+    const fault = messageFault(view, offset, bytes);
+    if (fault !== "") {
+      session.fault(fault);
+      return 0;
     }
-    // Messages of the only session are not deferred.
-    if (isAlone && this.deferred.length === 0) session.receive(offset, clearBytes);
-    else turns.take(this, offset, clearBytes, view.getUint16(offset + 2, true));
+    const number = view.getUint32(offset + numberOffset, true);
+    if (number === this.#number) this.#number = (number % mostNumber) + 1;
+    else if (!isUnnumberedKeepalive(view, offset, bytes, number)) {
+      turns.finish(this);
+      const ahead = number === unnumbered ? 0 : (number - this.#number) >>> 0;
+      session.receiveOutOfOrder(offset, bytes, ahead < half ? ahead : 0);
+      return 0;
+    }
+    return bytes;
   }
 
-  /** Opens a sealed message. Returns its length in the clear. 0: no message to take. */
-  #open(ciphers: SessionCiphers, offset: number, bytes: number, turns: MessageTurns): number {
+  #openSealed(ciphers: SessionCiphers, offset: number, bytes: number, turns: MessageTurns): number {
     const { session } = this;
     const { port } = session;
     const view = port.slabView;
@@ -196,8 +195,9 @@ export class MessageTurns {
     this.#mostFrames = mostFrames + 4 * maxRequests;
   }
 
-  /** Takes a message of `frames` frames apart: now, or when its session has a turn again. */
-  take(inbox: Inbox, offset: number, bytes: number, frames: number): void {
+  /** Whether the session takes a message now. Otherwise a copy waits until the session has a turn again. */
+  admits(inbox: Inbox, offset: number, bytes: number): boolean {
+    const frames = inbox.session.port.slabView.getUint16(offset + 2, true);
     if (inbox.turn !== this.#turn) {
       inbox.turn = this.#turn;
       inbox.framesInTurn = 0;
@@ -206,8 +206,9 @@ export class MessageTurns {
     this.#inTurn += frames;
     const most = this.#inTurn < lateTurn ? framesInTurn : framesInLateTurn;
     const fits = inbox.framesInTurn <= most || inbox.framesInTurn === frames;
-    if (fits && inbox.deferred.length === 0) inbox.session.receive(offset, bytes);
-    else this.#defer(inbox, offset, bytes, frames);
+    if (fits && inbox.deferred.length === 0) return true;
+    this.#defer(inbox, offset, bytes, frames);
+    return false;
   }
 
   #defer(inbox: Inbox, offset: number, bytes: number, frames: number): void {

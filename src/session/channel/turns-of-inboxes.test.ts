@@ -29,7 +29,8 @@ function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
   const arrive = (session: Session, frames: number, word = 0) => {
     const cancels = Array.from({ length: frames }, (_, i) => ({ kind: frameKind.cancel, word: word + i }));
     const bytes = messageOf(2, 0x2222n, cancels);
-    turns.take(session.inbox, port.receive(bytes), bytes.byteLength, frames);
+    const offset = port.receive(bytes);
+    if (turns.admits(session.inbox, offset, bytes.byteLength)) session.receive(offset, bytes.byteLength);
   };
   return { host, port, turns, taken, open, arrive };
 }

@@ -183,7 +183,9 @@ describe("the opening of a sealed session", () => {
     const turns = new MessageTurns(1);
     const take = (frame: FrameSpec) => {
       const bytes = messageOf(2, 0x2222n, [frame], 1);
-      session.inbox.receive(port.receive(bytes), bytes.byteLength, turns, true);
+      const offset = port.receive(bytes);
+      const clearBytes = session.inbox.open(offset, bytes.byteLength, turns);
+      if (clearBytes > 0) session.receive(offset, clearBytes);
     };
     const retry = { kind: frameKind.retry, body: cookie };
     take(retry);

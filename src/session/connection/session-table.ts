@@ -149,8 +149,15 @@ export class SessionTable implements PortSink, Iterable<Session> {
     const sessions = this.#sessions;
     const isWhole = bytes >= messageHeaderBytes;
     const session = isWhole ? sessions.byIndex[view.getUint32(offset + sessionOffset, true)] : undefined;
-    if (session !== undefined && session.port === port && session.nonce.isIn(view, offset))
-      return session.inbox.receive(offset, bytes, this.#turns, sessions.size === 1);
+    if (session !== undefined && session.port === port && session.nonce.isIn(view, offset)) {
+      const { inbox } = session;
+      const clearBytes = inbox.open(offset, bytes, this.#turns);
+      if (clearBytes === 0) return;
+      // Messages of the only session are not deferred.
+      const isAlone = sessions.size === 1 && inbox.deferred.length === 0;
+      if (isAlone || this.#turns.admits(inbox, offset, clearBytes)) session.receive(offset, clearBytes);
+      return;
+    }
     // A message of a session that has ended meanwhile.
     if (looksSealed(view, offset, bytes)) return void this.#services.counters.strays++;
     const fault = messageFault(view, offset, bytes);
