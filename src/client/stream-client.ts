@@ -10,6 +10,7 @@ import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
 import { Items } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
+import { directionsOf } from "../session/streams/items-of-call.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
@@ -22,12 +23,6 @@ import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-str
 
 type StreamKind = "serverStream" | "clientStream" | "duplexStream";
 
-const directionsOf: Readonly<Record<StreamKind, ItemDirections>> = {
-  serverStream: { inputs: false, outputs: true },
-  clientStream: { inputs: true, outputs: false },
-  duplexStream: { inputs: true, outputs: true },
-};
-
 /** The client's function for a stream method. */
 export function streamFunction(
   method: ClientMethod,
@@ -35,7 +30,7 @@ export function streamFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  const opener = new StreamOpener(method, directionsOf[kind], service, middleware);
+  const opener = new StreamOpener(method, directionsOf[kind] as ItemDirections, service, middleware);
   if (kind === "serverStream")
     return withOptions(
       method,

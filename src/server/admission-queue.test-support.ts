@@ -3,11 +3,10 @@ import type { Clock } from "../base/time/clock.ts";
 import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { Admission } from "./admission.ts";
+import { Admission, type AdmittedRequest, type Startable } from "./admission.ts";
 import { type AdmissionOptions, completeAdmission } from "./admission-options.ts";
 import type { AdmissionQueue } from "./admission-queue.ts";
 import { HandlerTimes } from "./admission-queue.ts";
-import type { AdmittedRequest, Startable } from "./admitted-request.ts";
 
 /** One request at the gate, and what became of it. */
 export interface Asked {

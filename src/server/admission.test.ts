@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import type { AdmittedRequest } from "./admission.ts";
 import type { AdmissionOptions } from "./admission-options.ts";
 import { type Asked, type Asking, Gate } from "./admission-queue.test-support.ts";
 import type { AdmissionQueue } from "./admission-queue.ts";
-import type { AdmittedRequest } from "./admitted-request.ts";
 
 function setUp(options: AdmissionOptions = { maxConcurrent: 1 }, service?: AdmissionOptions) {
   const clock = new FakeClock();

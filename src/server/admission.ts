@@ -3,8 +3,8 @@ import { type Priority, priorities } from "../base/flow/priority.ts";
 import { PriorityQueue } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Clock } from "../base/time/clock.ts";
-import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
-import type { IncomingCall } from "../call/incoming-call.ts";
+import { type DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
+import type { Awaited, IncomingCall, Place } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import {
   type AdmissionLimits,
@@ -12,8 +12,17 @@ import {
   assertHandlersBounded,
   completeAdmission,
 } from "./admission-options.ts";
-import { AdmissionQueue } from "./admission-queue.ts";
-import { AdmittedRequest, type AdmittedRequestListener, type Startable } from "./admitted-request.ts";
+import { AdmissionQueue, type HandlerTimes, type Waiting } from "./admission-queue.ts";
+
+/** A served method, for admission control. */
+export interface Startable {
+  /** `service/method`. */
+  readonly path: string;
+  /** The recent times of its handlers. */
+  readonly times: HandlerTimes;
+  /** Validates the input and starts the handler. Releases the call's place when the handler has ended. Never throws. */
+  start(call: IncomingCall, session: PeerLink, input: unknown): void;
+}
 
 /**
  * The time that a handler still counts as running after its call has ended, in milliseconds. Handlers that heed
@@ -29,7 +38,7 @@ const lingerMs = 1000;
  * Each service with limits of its own has an admission queue. All other services share one. So a full service does not
  * delay another service.
  */
-export class Admission implements AdmittedRequestListener {
+export class Admission {
   readonly #clock: Clock;
   readonly #wheel: DeadlineWheel;
   readonly #limits: AdmissionLimits;
@@ -99,27 +108,32 @@ export class Admission implements AdmittedRequestListener {
     if (this.#hasRoom && queue.hasRoom) this.#fill(queue);
   }
 
+  /** The call ended while the request waited. */
   onGone(request: AdmittedRequest): void {
     this.#remove(request);
     request.state = "gone";
   }
 
+  /** The request has waited for `maxQueueMs`. */
   onTooOld(request: AdmittedRequest): void {
     this.#remove(request);
     this.#reject(request, "age", `maxQueueMs is ${request.queue.limits.maxQueueMs}`);
   }
 
+  /** The call has ended, but its handler still runs. */
   onLingering(request: AdmittedRequest): void {
     if (this.#closed) return;
     this.#lingering.add(request);
     this.#wheel.arm(request, this.#clock.now() + lingerMs);
   }
 
+  /** The handler still runs a second after its call has ended. */
   onOverdue(request: AdmittedRequest): void {
     this.#overdue++;
     this.#vacate(request);
   }
 
+  /** The handler has ended. */
   onEnded(request: AdmittedRequest): void {
     const nowMs = this.#clock.now();
     const tookMs = nowMs - request.begunMs;
@@ -314,6 +328,80 @@ export class Admission implements AdmittedRequestListener {
         origin: "remote",
       }),
     });
+  }
+}
+
+/**
+ * A request under admission control.
+ *
+ *   waiting   in its admission queue
+ *   running   its handler runs, and counts
+ *   gone      neither
+ */
+export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
+  readonly call: IncomingCall;
+  readonly session: PeerLink;
+  /** Undefined once the handler has begun. */
+  input: unknown;
+  readonly method: Startable;
+  readonly queue: AdmissionQueue<AdmittedRequest>;
+  /** The arrival time, on the engine's clock. */
+  readonly queuedMs: number;
+  begunMs = 0;
+  state: "waiting" | "running" | "gone" = "waiting";
+  readonly #admission: Admission;
+
+  constructor(
+    admission: Admission,
+    queue: AdmissionQueue<AdmittedRequest>,
+    method: Startable,
+    call: IncomingCall,
+    session: PeerLink,
+    input: unknown,
+    nowMs: number,
+  ) {
+    super();
+    this.#admission = admission;
+    this.queue = queue;
+    this.method = method;
+    this.call = call;
+    this.session = session;
+    this.input = input;
+    this.queuedMs = nowMs;
+  }
+
+  get priority(): Priority {
+    return this.call.priority;
+  }
+
+  get waitingBytes(): number {
+    return this.call.bodyBytes;
+  }
+
+  get queued(): boolean {
+    return this.state === "waiting";
+  }
+
+  onAborted(_call: IncomingCall, _error: RpcError): void {
+    this.#onCallEnded();
+  }
+
+  onAbandoned(): void {
+    this.#onCallEnded();
+  }
+
+  leave(): void {
+    if (this.state === "running") this.#admission.onEnded(this);
+  }
+
+  override onDeadline(): void {
+    if (this.state === "waiting") this.#admission.onTooOld(this);
+    else if (this.state === "running") this.#admission.onOverdue(this);
+  }
+
+  #onCallEnded(): void {
+    if (this.state === "waiting") this.#admission.onGone(this);
+    else if (this.state === "running") this.#admission.onLingering(this);
   }
 }
 

@@ -7,13 +7,15 @@
 
 import { RpcError, type RpcErrorOptions, rpcErrorFields } from "../base/errors/rpc-error.ts";
 import { callHook, isA } from "../base/errors/thrown.ts";
-import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
+import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
-import { runDetached } from "../base/time/detached-context.ts";
+import { contextHere, runDetached } from "../base/time/detached-context.ts";
+import { itemsBoundTo } from "../call/bound-items.ts";
 import type { OperationFailure } from "../call/call-operations.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
+import type { ItemSource } from "../contract/item-stream.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import {
   formatIssues,
@@ -23,22 +25,20 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { isService, methodPath, servedName } from "../contract/service.ts";
+import { answerError } from "../session/calls/call-errors.ts";
+import { CalleeItems, directionsOf, type ServedItemsOwner } from "../session/streams/items-of-call.ts";
+import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { type BuiltinNumber, builtinMethods, builtinServices, firstBuiltin } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { greetingLimits, methodKindNumbers, type TableMethod } from "../wire/handshake.ts";
-import type { Admission } from "./admission.ts";
+import { TooLongError } from "../wire/extension.ts";
+import type { Admission, AdmittedRequest, Startable } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
-import type { AdmittedRequest, Startable } from "./admitted-request.ts";
-import { DeclaredFailure, HandlerCall } from "./call-context.ts";
+import { DeclaredFailure, HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { HandlerErrorListener } from "./handler-error-log.ts";
 import { toldMessage } from "./hidden-addresses.ts";
-import { type Handler, type Implementation, isImplementation } from "./implement.ts";
-import { handleThrough } from "./middleware-call.ts";
+import type { Handler } from "./implement.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
-import { directionsOf, type HandlerEnds, StreamServer } from "./stream-server.ts";
 
 /** The settings that the handlers of an engine share. */
 export interface ServerTerms {
@@ -51,163 +51,19 @@ export interface ServerTerms {
 }
 
 /**
- * The dispatchers of an engine's methods. An implementation that is served to several peers has one dispatcher for each
- * method, and so one queue of admission control.
- */
-export class Dispatchers {
-  readonly #terms: ServerTerms;
-  readonly #methods = new WeakMap<Implementation, readonly ServedMethod[]>();
-  /** Control methods by their number from `firstBuiltin` on, those of served built-in services included. */
-  readonly controls: (ServedMethod | undefined)[] = [];
-
-  constructor(terms: ServerTerms) {
-    this.#terms = terms;
-  }
-
-  /** The methods of an implementation, in the order of its service's methods. */
-  of(implementation: Implementation): readonly ServedMethod[] {
-    let methods = this.#methods.get(implementation);
-    if (methods === undefined) {
-      methods = this.#make(implementation);
-      this.#methods.set(implementation, methods);
-    }
-    return methods;
-  }
-
-  #make({
-    service,
-    instance,
-    handlers,
-    admission: options,
-    middleware = [],
-  }: Implementation): ServedMethod[] {
-    const { onHandlerError, replays, admission, metrics } = this.#terms;
-    const served = { name: servedName(service, instance) };
-    const queue = admission.queueOf(served.name, options);
-    const chain = [...this.#terms.middleware, ...middleware];
-    return Object.keys(service.methods).map((name) => {
-      const handler = handlers[name] as Handler;
-      const run = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
-      const method = service.methods[name] as AnyMethod;
-      const metric = metrics.of(methodPath(served, name), "in");
-      return new Dispatcher(method, metric, run, onHandlerError, replays, admission, queue);
-    });
-  }
-
-  /**
-   * Adds a built-in service to `controls`. No middleware, no admission control and no metrics: its methods are served in
-   * any state of the engine.
-   */
-  addBuiltin({ service, handlers }: Implementation): void {
-    const { onHandlerError, replays, admission } = this.#terms;
-    for (const [name, method] of Object.entries(service.methods)) {
-      const path = methodPath(service, name);
-      const metric = new MethodMetrics(path, "in");
-      const run = handlers[name] as Handler;
-      const { number } = builtinMethods[path] as BuiltinNumber;
-      const served = new Dispatcher(method, metric, run, onHandlerError, replays, admission, undefined);
-      this.controls[number - firstBuiltin] = served;
-    }
-  }
-}
-
-/**
- * The services that one engine serves to its peers: the table for peers, and the methods by their numbers in that
- * table. Services can be added at any time and are never removed, so a number never changes.
- */
-export class ServedServices {
-  readonly services: [string, TableMethod[]][] = [];
-  readonly methods: ServedMethod[] = [];
-  /** In the order in which they were added. */
-  readonly implementations: Implementation[] = [];
-  readonly #dispatchers: Dispatchers;
-  readonly #takesBuiltins: boolean;
-
-  /** `takesBuiltins`: built-in services may be added, which all peers of the engine can call. Default true. */
-  constructor(dispatchers: Dispatchers, takesBuiltins = true) {
-    this.#dispatchers = dispatchers;
-    this.#takesBuiltins = takesBuiltins;
-  }
-
-  /**
-   * Adds all of `implementations`. An error adds none of them.
-   *
-   * @throws TypeError for a value that `implement` has not made, for a service that is served already, and for bounds
-   *   of a queue that no request enters. RangeError for more services or methods than the table for peers can hold.
-   */
-  add(where: string, implementations: readonly Implementation[]): void {
-    if (!Array.isArray(implementations))
-      throw new TypeError(`${where}: serve must be an array of implementations made by implement()`);
-    const seen = new Set(this.implementations.map(({ service, instance }) => servedName(service, instance)));
-    let methods = this.methods.length;
-    for (const [index, each] of implementations.entries()) {
-      if (!isImplementation(each))
-        throw new TypeError(`${where}: serve[${index}] must be made by implement()${hintFor(each)}`);
-      const name = servedName(each.service, each.instance);
-      if (builtinServices.has(name)) this.#assertBuiltin(where, each);
-      if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
-      seen.add(name);
-      methods += Object.keys(each.service.methods).length;
-    }
-    if (seen.size > greetingLimits.maxServices || methods > greetingLimits.maxMethods)
-      throw new RangeError(
-        `${where}: an engine serves at most ${greetingLimits.maxServices} services and ${greetingLimits.maxMethods} methods`,
-      );
-    const isBuiltin = ({ service, instance }: Implementation) =>
-      builtinServices.has(servedName(service, instance));
-    // Options may be refused here, so this comes before the first addition.
-    for (const each of implementations) if (!isBuiltin(each)) this.#dispatchers.of(each);
-    for (const each of implementations) {
-      this.implementations.push(each);
-      if (isBuiltin(each)) this.#dispatchers.addBuiltin(each);
-      else this.#add(each);
-    }
-  }
-
-  #assertBuiltin(where: string, { service }: Implementation): void {
-    if (!this.#takesBuiltins)
-      throw new TypeError(
-        `${where}: service "${service.name}" is built in, and Engine.open and engine.serve take it`,
-      );
-    for (const [name, { kind }] of Object.entries(service.methods))
-      if (builtinMethods[methodPath(service, name)]?.kind !== kind)
-        throw new TypeError(
-          `${where}: the name "${service.name}" is that of a built-in service with other methods`,
-        );
-  }
-
-  #add(implementation: Implementation): void {
-    const { service, instance } = implementation;
-    this.services.push([
-      servedName(service, instance),
-      Object.entries(service.methods).map(([name, method]) => tableMethod(name, method as AnyMethod)),
-    ]);
-    this.methods.push(...this.#dispatchers.of(implementation));
-  }
-}
-
-function tableMethod(name: string, { kind }: AnyMethod): TableMethod {
-  return kind === "unary" ? name : [name, methodKindNumbers[kind]];
-}
-
-/**
  * One served method: validates the input, runs the handler, validates the output. It uses promises only when schemas or
  * handlers do.
  */
-class Dispatcher implements ServedMethod, Startable, HandlerEnds {
+export class Dispatcher implements ServedMethod, Startable {
   readonly metrics: MethodMetrics;
   readonly path: string;
   readonly items: ItemDirections | undefined;
   readonly times = new HandlerTimes();
   readonly #method: AnyMethod;
   readonly #handler: Handler;
-  readonly #onHandlerError: HandlerErrorListener;
-  readonly #replays: ReplayCache;
-  readonly #admission: Admission;
+  readonly #terms: ServerTerms;
   /** The queue of its requests. Undefined: they start at once. */
   readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
-  /** Runs the handlers of a stream method. */
-  readonly #streams: StreamServer | undefined;
   readonly #input: Validator;
   /** Checks the value of the answer. */
   readonly #output: Validator;
@@ -215,24 +71,19 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly isOneWay: boolean;
 
   constructor(
+    terms: ServerTerms,
     method: AnyMethod,
     metrics: MethodMetrics,
     handler: Handler,
-    onHandlerError: HandlerErrorListener,
-    replays: ReplayCache,
-    admission: Admission,
     queue: AdmissionQueue<AdmittedRequest> | undefined,
   ) {
+    this.#terms = terms;
     this.#method = method;
     this.metrics = metrics;
     this.path = metrics.method;
-    this.#handler = handler;
-    this.#onHandlerError = onHandlerError;
-    this.#replays = replays;
-    this.#admission = admission;
     this.#queue = queue;
-    this.items = directionsOf(method.kind);
-    this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path, this);
+    this.items = directionsOf[method.kind];
+    this.#handler = this.items?.outputs ? withBoundItems(handler) : handler;
     // The items of a stream have already been checked one by one.
     this.#input = validatorOf(method.input);
     this.#output = validatorOf(this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output);
@@ -243,7 +94,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     const call = request.identity === undefined ? request : this.#admit(request, request.identity, session);
     if (call === undefined) return;
     if (this.#queue === undefined) runDetached(this.#check, call, session, input);
-    else this.#admission.enter(this.#queue, this, call, session, input);
+    else this.#terms.admission.enter(this.#queue, this, call, session, input);
   }
 
   /**
@@ -269,7 +120,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
 
   /** The call to execute for a request that may be a retry. Undefined when there is no call to execute. */
   #admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {
-    if (this.#method.replay) return this.#replays.admit(request, identity, session);
+    if (this.#method.replay) return this.#terms.replays.admit(request, identity, session);
     if (identity.incarnation === 0n) return request;
     return refuseUnknown(request, `${this.path} keeps no answers`);
   }
@@ -285,15 +136,15 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     call.handler = "here";
     try {
       const result =
-        this.#streams === undefined
+        this.items === undefined
           ? serveInside(
               call,
               this.#handler,
               input.value,
               new HandlerCall(call, session, this.path, this.#method.errors),
             )
-          : this.#streams.serve(call, session, input.value);
-      if (this.items?.outputs) this.#streams?.send(call, session, result);
+          : this.#serveStream(call, session, input.value);
+      if (this.items?.outputs) this.#sendItems(call, session, result);
       else if (typeof (result as PromiseLike<unknown> | null | undefined)?.then === "function") {
         (result as PromiseLike<unknown>).then(
           (value) => this.onHandlerReturned(call, session, value),
@@ -303,6 +154,36 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } catch (error) {
       this.onHandlerThrew(call, session, error);
     }
+  }
+
+  /** Starts the handler of a stream. The result is the outcome, or the source of items for `#sendItems`. */
+  #serveStream(call: IncomingCall, session: PeerLink, input: unknown): unknown {
+    const { items } = call;
+    if (!(items instanceof CalleeItems)) throw new Error(`call ${call.id} of ${this.path} has no items`);
+    const { errors } = this.#method;
+    const arriving = items.start(this.#method);
+    if (arriving === undefined)
+      return serveInside(call, this.#handler, input, new HandlerCall(call, session, this.path, errors));
+    const context = new StreamHandlerCall(call, session, this.path, errors, input);
+    return serveInside<unknown, HandlerCall>(call, this.#handler, arriving, context);
+  }
+
+  /** Sends the items that a handler has returned, as fast as the peer takes them. Its last item ends the handler. */
+  #sendItems(call: IncomingCall, session: PeerLink, result: unknown): void {
+    if (result instanceof Promise) {
+      result.then(
+        (source) => this.#sendItems(call, session, source),
+        (error) => this.onHandlerThrew(call, session, error),
+      );
+      return;
+    }
+    let outputs: OutputPump;
+    try {
+      outputs = new OutputPump(this, call, session, this.#method, result as ItemSource<unknown>);
+    } catch (error) {
+      return this.onHandlerThrew(call, session, error);
+    }
+    outputs.begin();
   }
 
   /**
@@ -439,14 +320,79 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   #report(call: IncomingCall, error: unknown): void {
     const where = { method: this.path, callId: call.id, began: call.handler !== "none" };
     if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
-    callHook(() => this.#onHandlerError(error, where));
+    callHook(() => this.#terms.onHandlerError(error, where));
   }
 }
 
-/** The hint for a value that was passed instead of an implementation. */
-function hintFor(value: unknown): string {
-  if (Array.isArray(value)) return "; pass several as engine.serve(a, b), without an array";
-  return isService(value) ? `; write implement(service, { … }) for the service "${value.name}"` : "";
+/** The items of a handler are made in the async context in which the handler was called. */
+function withBoundItems(handler: Handler): Handler {
+  return (input, context) => {
+    const here = contextHere();
+    const source = handler(input, context);
+    return source instanceof Promise
+      ? source.then((late) => itemsBoundTo(here, late))
+      : itemsBoundTo(here, source);
+  };
+}
+
+/** The items that one handler sends. */
+class OutputPump extends Pump implements ServedItemsOwner {
+  readonly #dispatcher: Dispatcher;
+  readonly #call: IncomingCall;
+  readonly #session: PeerLink;
+  #hasEnded = false;
+
+  constructor(
+    dispatcher: Dispatcher,
+    call: IncomingCall,
+    session: PeerLink,
+    { output }: AnyMethod,
+    source: ItemSource<unknown>,
+  ) {
+    super(source, output, "parsed");
+    this.#dispatcher = dispatcher;
+    this.#call = call;
+    this.#session = session;
+  }
+
+  begin(): void {
+    if (!this.#call.open) return this.onCallEnded();
+    const items = this.#call.items as CalleeItems;
+    items.owner = this;
+    this.attach(items.sender as NonNullable<CalleeItems["sender"]>);
+  }
+
+  /** The call has ended, early or by the handler. The generator runs its `finally`. */
+  onCallEnded(): void {
+    this.stop().then(() => this.onSourceEnded());
+  }
+
+  protected override onSourceEnded(): void {
+    if (this.#endsNow()) this.#dispatcher.onHandlerReturned(this.#call, this.#session, undefined);
+  }
+
+  protected override onSourceFailed(error: unknown): void {
+    void this.stop();
+    if (this.#endsNow()) this.#dispatcher.onHandlerThrew(this.#call, this.#session, error);
+  }
+
+  protected override onItemUnsendable(error: unknown): void {
+    // Any other fault is the handler's, and its owner is notified.
+    this.onSourceFailed(
+      error instanceof TooLongError ? answerError(error, "an item could not be sent") : error,
+    );
+  }
+
+  protected override onItemMisfit(issues: string): void {
+    this.onSourceFailed(new TypeError(issues));
+  }
+
+  /** True the first time: a handler ends once. */
+  #endsNow(): boolean {
+    const isFirst = !this.#hasEnded;
+    this.#hasEnded = true;
+    return isFirst;
+  }
 }
 
 /** The error with which a one-way call ends after its handler threw. */

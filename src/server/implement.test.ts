@@ -7,9 +7,9 @@ import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
-import { Dispatchers, ServedServices } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
 import { ReplayCache } from "./replay-cache.ts";
+import { Dispatchers, ServedServices } from "./served-services.ts";
 
 const One = service("one.v1", { a: unary(), b: unary() });
 const Two = service("two.v1", { a: unary() });

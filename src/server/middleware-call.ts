@@ -3,10 +3,10 @@ import { type Middleware, type MiddlewareCall, runChain } from "../call/middlewa
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
+import { directionsOf } from "../session/streams/items-of-call.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
-import { directionsOf } from "./stream-server.ts";
 
 /**
  * A handler inside its middleware. The chain runs after the input has been checked, and before the output is checked.
@@ -18,7 +18,7 @@ export function handleThrough(
   handler: Handler,
 ): Handler {
   const method = contract.methods[name] as AnyMethod;
-  const givesItems = directionsOf(method.kind)?.outputs === true;
+  const givesItems = directionsOf[method.kind]?.outputs === true;
   return (input, context) => {
     const call = new ServerMiddlewareCall(contract, name, method, input, context);
     return runChain(chain, call, () => handler(call.input, context), givesItems);

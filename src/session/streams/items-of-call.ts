@@ -1,6 +1,7 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { CallItems, ServedItems } from "../../call/call-items.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
+import type { MethodKind } from "../../contract/method.ts";
 import type { Schema } from "../../contract/schema.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import { frameKind } from "../../wire/frame.ts";
@@ -11,6 +12,13 @@ import { type ArrivalsOwner, ItemArrivals } from "./item-arrivals.ts";
 import type { ItemWindow } from "./item-credits.ts";
 import { ItemReceiver, Items, type ReceiverOwner } from "./item-receiver.ts";
 import { ItemSender, type SendTurns } from "./item-sender.ts";
+
+/** The sides that send items, for each kind of method that has items. */
+export const directionsOf: Readonly<Partial<Record<MethodKind, ItemDirections>>> = {
+  serverStream: { inputs: false, outputs: true },
+  clientStream: { inputs: true, outputs: false },
+  duplexStream: { inputs: true, outputs: true },
+};
 
 /** The items of one call on one side: those that arrive, and those that this side sends. */
 abstract class ItemsOfCall implements CallItems, ArrivalsOwner {

@@ -4,6 +4,7 @@
  * Takes: open calls from `session/calls`, frames and bodies from `session/connection`, schemas from `contract`.
  */
 
+import type { CallItems } from "../../call/call-items.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { Exchange } from "../calls/exchange.ts";
 import type { SessionContext } from "../connection/context.ts";
@@ -46,49 +47,42 @@ export class Streams implements SessionPart {
     this.turns.close();
   }
 
-  // An answer may have crossed a frame of its caller: the frame is then dropped.
+  readonly #onInput: FrameHandler = (at, bodyBytes, flags) => this.#served(at)?.onItem(at, bodyBytes, flags);
 
-  readonly #onInput: FrameHandler = (at, bodyBytes, flags) => {
+  readonly #onInputsEnd: FrameHandler = (at) => this.#served(at)?.onItemsEnd(this.#word(at));
+
+  readonly #onOutputCredits: FrameHandler = (at) =>
+    this.#served(at)?.onCredits(this.#items(at), this.#word(at));
+
+  readonly #onOutput: FrameHandler = (at, bodyBytes, flags) =>
+    this.#made(at, "an item")?.onItem(at, bodyBytes, flags);
+
+  readonly #onInputCredits: FrameHandler = (at) =>
+    this.#made(at, "credits")?.onCredits(this.#items(at), this.#word(at));
+
+  /** The items of a call that is served here. The answer may have crossed the frame, which is then dropped. */
+  #served(at: number): CallItems | undefined {
     const call = this.#exchange?.incoming.find(this.#callId(at));
-    if (call === undefined) return;
-    if (call.items === undefined) this.#faultOfUnary(call.id);
-    else call.items.onItem(at, bodyBytes, flags);
-  };
+    return call && this.#itemsOf(call);
+  }
 
-  readonly #onInputsEnd: FrameHandler = (at) => {
-    const call = this.#exchange?.incoming.find(this.#callId(at));
-    if (call === undefined) return;
-    if (call.items === undefined) this.#faultOfUnary(call.id);
-    else call.items.onItemsEnd(this.#word(at));
-  };
+  /** The items of a call that was made here. The answer is the callee's last frame for it. */
+  #made(at: number, what: string): CallItems | undefined {
+    const call = this.#exchange?.outgoing.find(this.#callId(at));
+    if (call !== undefined) return this.#itemsOf(call);
+    this.session.fault(`${what} came for call ${this.#callId(at)}, which is not open`);
+    return undefined;
+  }
 
-  readonly #onOutputCredits: FrameHandler = (at) => {
-    const call = this.#exchange?.incoming.find(this.#callId(at));
-    if (call === undefined) return;
-    if (call.items === undefined) this.#faultOfUnary(call.id);
-    else call.items.onCredits(this.#items(at), this.#word(at));
-  };
-
-  // A callee's answer is its last frame, and until then the caller keeps the number.
-
-  readonly #onOutput: FrameHandler = (at, bodyBytes, flags) => {
-    const callId = this.#callId(at);
-    const call = this.#exchange?.outgoing.find(callId);
-    if (call === undefined) this.session.fault(`an item came for call ${callId}, which is not open`);
-    else if (call.items === undefined) this.#faultOfUnary(callId);
-    else call.items.onItem(at, bodyBytes, flags);
-  };
-
-  readonly #onInputCredits: FrameHandler = (at) => {
-    const callId = this.#callId(at);
-    const call = this.#exchange?.outgoing.find(callId);
-    if (call === undefined) this.session.fault(`credits came for call ${callId}, which is not open`);
-    else if (call.items === undefined) this.#faultOfUnary(callId);
-    else call.items.onCredits(this.#items(at), this.#word(at));
-  };
-
-  #faultOfUnary(callId: number): void {
-    this.session.fault(`call ${callId} is not a stream`);
+  #itemsOf({
+    id,
+    items,
+  }: {
+    readonly id: number;
+    readonly items: CallItems | undefined;
+  }): CallItems | undefined {
+    if (items === undefined) this.session.fault(`call ${id} is not a stream`);
+    return items;
   }
 
   #callId(at: number): number {
