@@ -11,16 +11,12 @@ export interface OperationFailure {
  * an operation that ends afterwards. The handler deals with operations that it awaited.
  */
 export class CallOperations {
-  #open = 0;
+  /** Operations that have not settled. */
+  open = 0;
   /** Failures of operations that were not awaited, in order. */
   #unseen: OperationFailure[] | undefined;
   #failure: OperationFailure | undefined;
   #whenSettled: ((failure: OperationFailure | undefined) => void) | undefined;
-
-  /** Operations that have not settled. */
-  get open(): number {
-    return this.#open;
-  }
 
   /**
    * The handler has returned. Returns undefined when no operation is open and no failure counts. Otherwise the promise
@@ -28,21 +24,21 @@ export class CallOperations {
    */
   handlerReturned(): Promise<OperationFailure | undefined> | undefined {
     this.#failure = this.#unseen?.[0];
-    if (this.#open > 0) return new Promise((resolve) => (this.#whenSettled = resolve));
+    if (this.open > 0) return new Promise((resolve) => (this.#whenSettled = resolve));
     return this.#failure === undefined ? undefined : Promise.resolve(this.#failure);
   }
 
   /** @internal */
   begin(): void {
-    this.#open++;
+    this.open++;
   }
 
   /** @internal */
   end(failure: OperationFailure | undefined): void {
-    this.#open--;
+    this.open--;
     if (this.#whenSettled === undefined) return;
     this.#failure ??= failure;
-    if (this.#open === 0) this.#whenSettled(this.#failure);
+    if (this.open === 0) this.#whenSettled(this.#failure);
   }
 
   /** @internal An operation has failed, and was not awaited. */

@@ -152,9 +152,10 @@ export class IncomingCall extends Timed {
   pullingUs = 0;
   /** The time in the queue after the input was complete, in whole microseconds. */
   queuedUs = 0;
+  /** The number of the call's transfers under way. */
+  transfers = 0;
   readonly #session: OutcomeTaker;
   #outcome: Outcome | undefined;
-  #transfers = 0;
   #offered = 0;
   #abort: BoundAbort | undefined;
   #abortReason: RpcError | undefined;
@@ -193,11 +194,6 @@ export class IncomingCall extends Timed {
   /** True when the call ended early: it was cancelled, its deadline passed, or its peer was lost. */
   get aborted(): boolean {
     return this.#abortReason !== undefined;
-  }
-
-  /** The number of the call's transfers under way. */
-  get transfers(): number {
-    return this.#transfers;
   }
 
   /** The operations that the handler has started. Undefined while no handler of this call has begun. */
@@ -265,7 +261,7 @@ export class IncomingCall extends Timed {
     this.phase = "ended";
     this.#outcome = outcome;
     this.items?.onCallEnded(this.#abortReason);
-    if (this.#transfers === 0 && this.#offered === 0) this.#giveOutcome();
+    if (this.transfers === 0 && this.#offered === 0) this.#giveOutcome();
     return true;
   }
 
@@ -309,11 +305,11 @@ export class IncomingCall extends Timed {
    */
   beginTransfer(): void {
     this.assertOpen();
-    this.#transfers++;
+    this.transfers++;
   }
 
   endTransfer(): void {
-    if (--this.#transfers > 0) return;
+    if (--this.transfers > 0) return;
     if (this.phase === "ended" && this.#offered === 0) this.#giveOutcome();
     this.onStill?.();
   }
@@ -327,7 +323,7 @@ export class IncomingCall extends Timed {
   }
 
   endOffer(): void {
-    if (--this.#offered === 0 && this.#transfers === 0 && this.phase === "ended") this.#giveOutcome();
+    if (--this.#offered === 0 && this.transfers === 0 && this.phase === "ended") this.#giveOutcome();
   }
 
   /** Nothing touches the caller's memory any more: the outcome goes to the session. */

@@ -231,7 +231,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   /** Whether another attempt is safe, and does not contradict what the user has received. */
   protected isRepeatable(attempt: Attempt, _error: RpcError): boolean {
-    return attempt.headers === undefined && (!this.mayHaveRun || this.method.idempotent);
+    return attempt.headers === undefined && (!this.mayHaveRun || this.method.contract.idempotent);
   }
 
   #waitToTryAgain(error: RpcError): void {

@@ -1,19 +1,14 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError, RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import type { ErrorDeclarations } from "../contract/declared-error.ts";
-import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
+import type { AnyMethod } from "../contract/method.ts";
+import { formatIssues, type Validation, validate } from "../contract/schema.ts";
 
 /** The result of a schema: the verdict, or a promise of it from an asynchronous schema. */
 export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
 
 /** A user's call, for the checks of its values. */
 export interface CheckedCall {
-  readonly method: {
-    readonly input: Schema;
-    readonly output: Schema;
-    readonly returnsNothing: boolean;
-    readonly errors: ErrorDeclarations;
-  };
+  readonly method: { readonly contract: AnyMethod; readonly returnsNothing: boolean };
   readonly settled: boolean;
   /** The input fits the contract. */
   onChecked(input: unknown): void;
@@ -24,7 +19,7 @@ export interface CheckedCall {
 /** Checks the input: calls `call.onChecked(input)`, or ends the call. */
 export function checkInput(call: CheckedCall, input: unknown): void {
   try {
-    judgeInput(call, input, validate(call.method.input, input));
+    judgeInput(call, input, validate(call.method.contract.input, input));
   } catch (error) {
     onSchemaThrew(call, error);
   }
@@ -39,7 +34,7 @@ export function judgeInput(call: CheckedCall, input: unknown, verdict: Verdict):
 /** Ends a call with its received value, if that fits the contract. */
 export function endWithValue(call: CheckedCall, value: unknown): void {
   try {
-    judgeOutput(call, value, validate(call.method.output, value));
+    judgeOutput(call, value, validate(call.method.contract.output, value));
   } catch (error) {
     onSchemaThrew(call, error);
   }
@@ -61,7 +56,8 @@ export function judgeOutput(call: CheckedCall, value: unknown, verdict: Verdict)
 export function endWithError(call: CheckedCall, error: RpcError): void {
   const said = restated(error);
   const { reason } = error;
-  const declared = reason === undefined || error.origin !== "remote" ? undefined : call.method.errors[reason];
+  const declared =
+    reason === undefined || error.origin !== "remote" ? undefined : call.method.contract.errors[reason];
   if (reason === undefined || declared === undefined) return call.fail(said.code, said.message, said);
   const judge = (verdict: Validation<unknown>) => {
     if (verdict.issues === undefined)

@@ -5,9 +5,8 @@ import type { MethodMetrics } from "../base/observe/call-metrics.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RequestTerms } from "../call/outgoing-call.ts";
-import type { ErrorDeclarations } from "../contract/declared-error.ts";
-import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
-import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
+import type { AnyMethod } from "../contract/method.ts";
+import { isVoidSchema, type Validator, validatorOf } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 import { builtinMethods } from "../wire/builtin.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
@@ -54,24 +53,16 @@ export class ClientMethod implements RequestTerms {
   /** The time limit of a call without its own; `Infinity` for a stream without a limit. */
   readonly timeoutMs: number;
   readonly metrics: MethodMetrics;
-  readonly kind: MethodKind;
+  /** The method as its service declares it. */
+  readonly contract: AnyMethod;
   /** The fixed number of a method of a built-in service. 0 for other methods: each peer numbers them. */
   readonly builtinNumber: number;
-  readonly input: Schema;
-  readonly output: Schema;
   readonly inputValidator: Validator;
   readonly outputValidator: Validator;
-  /** The schema of each sent item, or of each item for the consumer. */
-  readonly items: Schema;
-  readonly window: StreamWindow;
-  readonly idleTimeoutMs: number;
-  readonly errors: ErrorDeclarations;
   /** True when the method declares no input: callers pass none, and nothing is checked or encoded. */
   readonly takesNothing: boolean;
   /** True when the method declares no output. */
   readonly returnsNothing: boolean;
-  readonly idempotent: boolean;
-  readonly replay: boolean;
   /** Whether calls inherit from the call being served. */
   readonly inherit: boolean;
   readonly priority: Priority;
@@ -97,41 +88,34 @@ export class ClientMethod implements RequestTerms {
     service: string,
     name: string,
     path: string,
-    method: AnyMethod,
+    contract: AnyMethod,
     timeoutMs: number,
   ) {
     this.source = source;
     this.service = service;
     this.name = name;
     this.path = path;
-    this.kind = method.kind;
+    this.contract = contract;
     const builtin = builtinMethods[path];
-    this.builtinNumber = builtin?.kind === method.kind ? builtin.number : 0;
-    this.timeoutMs = this.isStream ? (method.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
+    this.builtinNumber = builtin?.kind === contract.kind ? builtin.number : 0;
+    const isStream = contract.kind !== "unary" && contract.kind !== "oneWay";
+    this.timeoutMs = isStream ? (contract.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
     this.metrics = source.engine.metrics.of(path, "out");
-    this.takesNothing = isVoidSchema(method.input);
-    this.returnsNothing = isVoidSchema(method.output);
-    this.idempotent = method.idempotent;
-    this.replay = method.replay;
+    this.takesNothing = isVoidSchema(contract.input);
+    this.returnsNothing = isVoidSchema(contract.output);
     this.inherit = inherit;
     this.failsWhenFull = whenFull === "fail";
-    this.isOneWay = method.kind === "oneWay";
+    this.isOneWay = contract.kind === "oneWay";
     this.isBuiltin = this.builtinNumber !== 0;
-    this.priority = priority ?? method.priority;
+    this.priority = priority ?? contract.priority;
     this.key = key;
     this.#metadata = metadata;
     this.block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
     this.budget = budget;
     this.#attempts = attempts;
-    this.input = method.input;
-    this.output = method.output;
-    this.inputValidator = validatorOf(method.input);
-    this.outputValidator = validatorOf(method.output);
-    this.errors = method.errors;
-    this.items = method.items;
-    this.window = method.window;
-    this.idleTimeoutMs = method.idleTimeoutMs;
+    this.inputValidator = validatorOf(contract.input);
+    this.outputValidator = validatorOf(contract.output);
   }
 
   /** The served call that a call with these options belongs to. Undefined without one. */
@@ -182,18 +166,13 @@ export class ClientMethod implements RequestTerms {
     return metadata === undefined ? undefined : packMetadata(metadata);
   }
 
-  /** True when the method has items. */
-  get isStream(): boolean {
-    return this.kind !== "unary" && this.kind !== "oneWay";
-  }
-
   /** The method's number at a peer, or -1: see `unservedBy`. Most calls go to the same peer as the call before. */
   numberIn(numbers: MethodNumbers): number {
     if (numbers !== this.#numbers || numbers.edition !== this.#edition) {
       this.#numbers = numbers;
       this.#edition = numbers.edition;
       const number = numbers.of(this.service, this.name);
-      const isKnown = number >= 0 && numbers.kindOf(number) === methodKindNumbers[this.kind];
+      const isKnown = number >= 0 && numbers.kindOf(number) === methodKindNumbers[this.contract.kind];
       this.#number = this.isBuiltin ? this.builtinNumber : isKnown ? number : -1;
     }
     return this.#number;
@@ -205,7 +184,7 @@ export class ClientMethod implements RequestTerms {
     const lack = numbers.lackOf(service, name);
     if (lack !== "") return `${source.name} ${lack}`;
     const theirs = kindNames[numbers.kindOf(numbers.of(service, name))];
-    return `${source.name} serves "${path}" as ${theirs}, this contract has it as ${kindNames[methodKindNumbers[this.kind]]}`;
+    return `${source.name} serves "${path}" as ${theirs}, this contract has it as ${kindNames[methodKindNumbers[this.contract.kind]]}`;
   }
 }
 

@@ -5,7 +5,7 @@
  * Takes: the state of a call from `call`, requests and items from `session`, schemas from `contract`.
  */
 
-import { RpcError } from "../base/errors/rpc-error.ts";
+import { remoteError } from "../base/errors/rpc-error.ts";
 import { RetryBudget } from "../base/flow/retry-budget.ts";
 import { wantCurrentCall } from "../call/current-call.ts";
 import type { Middleware } from "../call/middleware.ts";
@@ -28,7 +28,7 @@ import {
 import { ClientCall } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { resultOf, withOptions } from "./method-function.ts";
-import { callThrough } from "./middleware.ts";
+import { callThrough, chainOf } from "./middleware.ts";
 import { RetriedCall } from "./retried-call.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -103,7 +103,7 @@ function requestFunction(source: SessionSource, number: number, { output }: AnyM
     const { issues } = verdict instanceof Promise ? await verdict : verdict;
     if (issues === undefined) return answer;
     const message = `the server's answer does not fit the contract: ${formatIssues("output", issues)}`;
-    throw new RpcError({ code: "internal", message, origin: "remote" });
+    throw remoteError("internal", message);
   };
   const result = (input: unknown, options?: CallOptions) => resultOf(call(input, options));
   return Object.freeze(Object.assign(call, { result }));
@@ -114,14 +114,10 @@ function clientFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  switch (method.kind) {
-    case "unary":
-      return unaryFunction(method, service, middleware);
-    case "oneWay":
-      return oneWayFunction(method, service, middleware);
-    default:
-      return streamFunction(method, method.kind, service, middleware);
-  }
+  const { kind } = method.contract;
+  if (kind === "unary") return unaryFunction(method, service, middleware);
+  if (kind === "oneWay") return oneWayFunction(method, service, middleware);
+  return streamFunction(method, kind, service, middleware);
 }
 
 function oneWayFunction(
@@ -131,9 +127,8 @@ function oneWayFunction(
 ): unknown {
   return withOptions(method, (input: unknown, options?: OneWayCallOptions): Promise<unknown> => {
     if (options !== undefined) assertOneWayOptions(options);
-    const own = options?.middleware;
-    if (middleware.length === 0 && own === undefined) return ClientCall.make(method, input, options);
-    const chain = own === undefined ? middleware : [...middleware, ...own];
+    const chain = chainOf(middleware, options);
+    if (chain === undefined) return ClientCall.make(method, input, options);
     return callThrough(chain, service, method, input, options, (given, inner) =>
       ClientCall.make(method, given, inner),
     );
@@ -153,9 +148,8 @@ function unaryFunction(
       assertCallOptions(options);
       policy = method.policyOf(options);
     }
-    const own = options?.middleware;
-    if (middleware.length === 0 && own === undefined) return make(method, input, policy, options);
-    const chain = own === undefined ? middleware : [...middleware, ...own];
+    const chain = chainOf(middleware, options);
+    if (chain === undefined) return make(method, input, policy, options);
     return callThrough(chain, service, method, input, options, (given, inner) =>
       make(method, given, policy, inner),
     );

@@ -158,7 +158,7 @@ export class SentInputs extends ItemQueue implements InputSource, ItemProducer {
   #sender: ItemSender | undefined;
 
   constructor(stream: StreamCall) {
-    super(stream.method.items);
+    super(stream.method.contract.items);
     this.#stream = stream;
   }
 

@@ -13,7 +13,7 @@ import type { ClientMethod } from "./client-method.ts";
 
 /** The client's function for a method whose client sends no items. */
 export function withOptions<Options>(
-  { takesNothing, path, input }: ClientMethod,
+  { takesNothing, path, contract: { input } }: ClientMethod,
   call: (input: unknown, options?: Options) => unknown,
 ): object {
   if (!takesNothing && !isOptionalZod(input)) return call;

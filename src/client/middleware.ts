@@ -35,6 +35,15 @@ type AnyItems = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): v
 const graceMs = 20;
 const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
+/** The middleware of a call: its client's, then its own. Undefined without any. */
+export function chainOf(
+  ofClient: readonly Middleware[],
+  options: { readonly middleware?: readonly Middleware[] | undefined } | undefined,
+): readonly Middleware[] | undefined {
+  if (options?.middleware !== undefined) return [...ofClient, ...options.middleware];
+  return ofClient.length === 0 ? undefined : ofClient;
+}
+
 /** Makes a call without items through middleware. */
 export function callThrough(
   chain: readonly Middleware[],
@@ -102,12 +111,12 @@ export class Surroundings extends Timed implements MiddlewareCall, Abortable {
     givesItems: boolean,
   ) {
     super();
-    const { source, name, path, kind, idempotent } = method;
+    const { source, name, path, contract: declared } = method;
     this.contract = contract;
     this.name = name;
     this.method = path;
-    this.kind = kind;
-    this.idempotent = idempotent;
+    this.kind = declared.kind;
+    this.idempotent = declared.idempotent;
     this.peer = source.name;
     this.input = input;
     this.opening = opening;

@@ -74,7 +74,7 @@ export class RetriedCall extends AttemptedCall {
    * @throws RpcError when it may not be sent there.
    */
   override identify(session: CallSession): CallIdentity | undefined {
-    if (!this.method.replay) return undefined;
+    if (!this.method.contract.replay) return undefined;
     const { retried } = this.method.source;
     const callee = calleeOf(session);
     const ran = this.boundTo;
@@ -114,7 +114,7 @@ export class RetriedCall extends AttemptedCall {
 
   protected override isRepeatable(attempt: Attempt, error: RpcError): boolean {
     if (super.isRepeatable(attempt, error)) return true;
-    if (!this.method.replay || this.#hasGranted) return false;
+    if (!this.method.contract.replay || this.#hasGranted) return false;
     // An error that the peer sent after execution is the answer: another attempt would receive the same error.
     const isAnswer =
       attempt.mayHaveRun(error) && error.origin === "remote" && attempt.session?.state !== "ended";

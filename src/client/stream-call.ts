@@ -40,12 +40,13 @@ export function streamTerms(
   directions: ItemDirections,
   { window, idleTimeoutMs, retry, priority, whenFull, onTrailers, onHeaders }: StreamCallOptions = {},
 ): StreamTerms {
+  const { contract } = method;
   return {
     directions,
-    window: window === undefined ? method.window : completeWindow(window, method.window),
+    window: window === undefined ? contract.window : completeWindow(window, contract.window),
     request: method.termsOf({ priority, whenFull }),
     idleTimeoutMs:
-      idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
+      idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? contract.idleTimeoutMs),
     attemptTimeoutMs: Number.POSITIVE_INFINITY,
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
     onTrailers: onTrailers && boundHere(onTrailers),
@@ -81,7 +82,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   ) {
     super(method, input);
     this.terms = terms;
-    this.receiver = new ItemReceiver(method.output, this, false);
+    this.receiver = new ItemReceiver(method.contract.output, this, false);
     this.#around = method.callAround(options);
     if (!terms.directions.outputs)
       this.#answer = new Promise((resolve) => {

@@ -17,7 +17,7 @@ import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 import { type ItemQueue, ReadInputs, SentInputs } from "./item-queue.ts";
 import { resultOf, withItems, withOptions } from "./method-function.ts";
-import { type BeginStream, SurroundedStream, Surroundings } from "./middleware.ts";
+import { type BeginStream, chainOf, SurroundedStream, Surroundings } from "./middleware.ts";
 import { StreamCall, type StreamTerms, streamTerms } from "./stream-call.ts";
 import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-stream.ts";
 
@@ -106,9 +106,7 @@ class StreamOpener {
   /** The middleware of a stream with these options. Undefined without middleware. */
   #chain(options: StreamCallOptions | undefined): readonly Middleware[] | undefined {
     if (options !== undefined) assertStreamOptions(options);
-    const own = options?.middleware;
-    if (own !== undefined) return [...this.#middleware, ...own];
-    return this.#middleware.length === 0 ? undefined : this.#middleware;
+    return chainOf(this.#middleware, options);
   }
 
   #make(input: unknown, options: StreamCallOptions | undefined): StreamCall {
@@ -147,7 +145,7 @@ class PumpedInputs extends Pump implements InputSource {
   readonly #stream: StreamCall;
 
   constructor(stream: StreamCall, source: ItemSource<unknown>) {
-    super(source, stream.method.items, "original");
+    super(source, stream.method.contract.items, "original");
     this.#stream = stream;
   }
 

@@ -108,16 +108,12 @@ const weight = 1 / 16;
 /** The recent times of a method's handlers. */
 export class HandlerTimes {
   readonly #recent = new RecentLeast(windowMs);
-  #meanMs = 0;
+  /** Moving average in milliseconds; 0 when no handler has ended yet. */
+  meanMs = 0;
 
   record(tookMs: number, nowMs: number): void {
     this.#recent.record(tookMs, nowMs);
-    this.#meanMs = this.#meanMs === 0 ? tookMs : this.#meanMs + (tookMs - this.#meanMs) * weight;
-  }
-
-  /** Moving average in milliseconds; 0 when no handler has ended yet. */
-  get meanMs(): number {
-    return this.#meanMs;
+    this.meanMs = this.meanMs === 0 ? tookMs : this.meanMs + (tookMs - this.meanMs) * weight;
   }
 
   /** The fastest handler of the last five to ten seconds, in milliseconds; 0 with fewer than eight samples. */

@@ -1,4 +1,4 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
+import { type RpcError, remoteError } from "../base/errors/rpc-error.ts";
 import { type Priority, priorities } from "../base/flow/priority.ts";
 import { PriorityQueue } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
@@ -297,15 +297,16 @@ export class Admission {
     if (channels.shed.hasSubscribers)
       channels.shed.publish({ method: method.path, peer: session.peerName, priority, cause, waitedMs });
     call.settle({
-      error: new RpcError({
-        code: "resource_exhausted",
-        message: cause === "full" ? why : `rejected after ${ms(waitedMs)} in the admission queue: ${why}`,
-        origin: "remote",
-        retryAfterMs: Math.max(
-          queue.retryAfterMs(queue.waiting.size, queue.limits.maxConcurrent),
-          queue.retryAfterMs(this.#waiting.size, this.#limits.maxConcurrent),
-        ),
-      }),
+      error: remoteError(
+        "resource_exhausted",
+        cause === "full" ? why : `rejected after ${ms(waitedMs)} in the admission queue: ${why}`,
+        {
+          retryAfterMs: Math.max(
+            queue.retryAfterMs(queue.waiting.size, queue.limits.maxConcurrent),
+            queue.retryAfterMs(this.#waiting.size, this.#limits.maxConcurrent),
+          ),
+        },
+      ),
     });
   }
 
@@ -322,11 +323,10 @@ export class Admission {
 
   #endUnavailable({ call }: AdmittedRequest): void {
     call.settle({
-      error: new RpcError({
-        code: "unavailable",
-        message: "the server closed before the handler started; the request was not executed",
-        origin: "remote",
-      }),
+      error: remoteError(
+        "unavailable",
+        "the server closed before the handler started; the request was not executed",
+      ),
     });
   }
 }

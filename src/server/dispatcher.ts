@@ -5,7 +5,7 @@
  * Takes: incoming calls from `call`, items from `session`, schemas from `contract`, get and put from `transfer`.
  */
 
-import { RpcError, type RpcErrorOptions, rpcErrorFields } from "../base/errors/rpc-error.ts";
+import { RpcError, type RpcErrorOptions, remoteError, rpcErrorFields } from "../base/errors/rpc-error.ts";
 import { callHook, isA } from "../base/errors/thrown.ts";
 import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
@@ -128,7 +128,7 @@ export class Dispatcher implements ServedMethod, Startable {
   #run(call: IncomingCall, session: PeerLink, input: Validation<unknown>): void {
     if (input.issues !== undefined) {
       const message = formatIssues("input", input.issues);
-      call.settle({ error: new RpcError({ code: "invalid_argument", message, origin: "remote" }) });
+      call.settle({ error: remoteError("invalid_argument", message) });
       return call.place?.leave();
     }
     // Validation may have taken long: no handler starts for a call that has ended.
@@ -252,7 +252,7 @@ export class Dispatcher implements ServedMethod, Startable {
     if (fields !== undefined) return this.#onRpcError(call, error, fields);
     this.#report(call, error);
     call.settle({
-      error: new RpcError({ code: "internal", message: "the handler failed", origin: "remote" }),
+      error: remoteError("internal", "the handler failed"),
     });
   }
 
@@ -399,7 +399,7 @@ class OutputPump extends Pump implements ServedItemsOwner {
 function unheard(error: unknown): RpcError {
   const fields = rpcErrorFields(error);
   if (fields !== undefined) return new RpcError(fields);
-  return new RpcError({ code: "internal", message: "the handler failed", origin: "remote", cause: error });
+  return remoteError("internal", "the handler failed", { cause: error });
 }
 
 const undeclared: Validation<unknown> = { issues: [] };

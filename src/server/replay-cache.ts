@@ -1,4 +1,4 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
+import { type RpcError, remoteError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
@@ -42,8 +42,10 @@ export class ReplayCache implements ReplayEntryListener {
   readonly #callers = new Map<bigint, Caller>();
   /** Ended executions, the oldest first. */
   readonly #ended = new Set<ReplayEntry>();
-  #running = 0;
-  #bytes = 0;
+  /** The number of executions whose handlers have not ended, with or without waiting requests. */
+  running = 0;
+  /** Bytes of the kept responses. */
+  bytes = 0;
   /** A caller was dropped: an unknown caller may have sent requests before. */
   #hasForgotten = false;
   #cancelTimer: (() => void) | undefined;
@@ -57,17 +59,7 @@ export class ReplayCache implements ReplayEntryListener {
 
   /** The number of executions that run, or whose response is kept. */
   get size(): number {
-    return this.#running + this.#ended.size;
-  }
-
-  /** The number of executions whose handlers have not ended, with or without waiting requests. */
-  get running(): number {
-    return this.#running;
-  }
-
-  /** Bytes of the kept responses. */
-  get bytes(): number {
-    return this.#bytes;
+    return this.running + this.#ended.size;
   }
 
   /**
@@ -98,13 +90,13 @@ export class ReplayCache implements ReplayEntryListener {
     const added = new ReplayEntry(this, session, request, identity.caller, sequence);
     caller.entries.set(sequence, added);
     caller.running++;
-    this.#running++;
+    this.running++;
     return added.call;
   }
 
   onEntryEnded(entry: ReplayEntry): void {
     const caller = this.#callers.get(entry.caller) as Caller;
-    this.#running--;
+    this.running--;
     caller.running--;
     // No handler has begun: another attempt may be executed.
     if (entry.call.handler === "none") {
@@ -113,11 +105,11 @@ export class ReplayCache implements ReplayEntryListener {
     }
     entry.endedMs = this.#clock.now();
     this.#ended.add(entry);
-    this.#bytes += entry.bytes;
+    this.bytes += entry.bytes;
     // The caller has settled it meanwhile, so no request will ask for it.
     if (entry.sequence <= caller.floor) this.#forget(entry, caller);
     for (const oldest of this.#ended) {
-      if (this.#bytes <= this.#limits.maxReplayBytes) break;
+      if (this.bytes <= this.#limits.maxReplayBytes) break;
       this.#forget(oldest);
     }
     this.#arm();
@@ -131,8 +123,8 @@ export class ReplayCache implements ReplayEntryListener {
       for (const entry of entries.values()) if (entry.running) entry.abandon(reason);
     this.#callers.clear();
     this.#ended.clear();
-    this.#running = 0;
-    this.#bytes = 0;
+    this.running = 0;
+    this.bytes = 0;
   }
 
   #callerOf(number: bigint, sequence: number, identity: Identity | undefined): Caller {
@@ -175,7 +167,7 @@ export class ReplayCache implements ReplayEntryListener {
 
   #forget(entry: ReplayEntry, caller = this.#callers.get(entry.caller)): void {
     this.#ended.delete(entry);
-    this.#bytes -= entry.bytes;
+    this.bytes -= entry.bytes;
     if (caller === undefined) return;
     caller.entries.delete(entry.sequence);
     caller.floor = Math.max(caller.floor, entry.sequence);
@@ -214,7 +206,7 @@ export class ReplayCache implements ReplayEntryListener {
 export function refuseUnknown(request: IncomingCall, why: string): undefined {
   request.handler = "elsewhere";
   const message = `an earlier attempt may have been executed: ${why}`;
-  request.settle({ error: new RpcError({ code: "aborted", message, origin: "remote" }) });
+  request.settle({ error: remoteError("aborted", message) });
   return undefined;
 }
 
@@ -222,7 +214,7 @@ function refuseOther(request: IncomingCall, session: PeerLink): undefined {
   const message = "the calls of this caller belong to another identity";
   session.onOtherIdentity(message);
   request.handler = "elsewhere";
-  request.settle({ error: new RpcError({ code: "permission_denied", message, origin: "remote" }) });
+  request.settle({ error: remoteError("permission_denied", message) });
   return undefined;
 }
 
@@ -230,6 +222,6 @@ function refuseFull(request: IncomingCall, limit: number): undefined {
   // No such high number was ever dropped, so an earlier attempt did not arrive.
   request.handler = "none";
   const message = `${limit} calls of methods with replay are running; that is limits.maxReplayCalls`;
-  request.settle({ error: new RpcError({ code: "resource_exhausted", message, origin: "remote" }) });
+  request.settle({ error: remoteError("resource_exhausted", message) });
   return undefined;
 }

@@ -217,3 +217,8 @@ export function rpcErrorFields(thrown: unknown): RpcErrorOptions | undefined {
 export function closedError(name: string): RpcError {
   return new RpcError({ code: "unavailable", message: `${name} has been closed` });
 }
+
+/** An error that the caller of a served call receives. */
+export function remoteError(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): RpcError {
+  return new RpcError({ ...more, code, message, origin: "remote" });
+}

@@ -1,4 +1,4 @@
-import { RpcError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
+import { type RpcError, remoteError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import { runDetached } from "../../base/time/detached-context.ts";
 import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
@@ -99,16 +99,8 @@ export class Authorization {
     const { identity } = this.#session;
     const refused =
       identity === undefined
-        ? new RpcError({
-            code: "unauthenticated",
-            message: `${path} needs a peer that proves who it is`,
-            origin: "remote",
-          })
-        : new RpcError({
-            code: "permission_denied",
-            message: `the caller is not permitted to call ${path}`,
-            origin: "remote",
-          });
+        ? remoteError("unauthenticated", `${path} needs a peer that proves who it is`)
+        : remoteError("permission_denied", `the caller is not permitted to call ${path}`);
     this.#count(refusal, path, refused);
     return refused;
   }
@@ -129,10 +121,9 @@ export class Authorization {
     const why = `security.${name} threw`;
     services.securityMeter.onRefused({ refusal: "failed", peer: peerName, identity, method, why, error });
     const fields = rpcErrorFields(error);
-    if (fields === undefined)
-      return new RpcError({ code: "internal", message: "the authorization failed", origin: "remote" });
+    if (fields === undefined) return remoteError("internal", "the authorization failed");
     const { code, message, retryAfterMs } = fields;
-    return new RpcError({ code, message, origin: "remote", retryAfterMs });
+    return remoteError(code, message, { retryAfterMs });
   }
 }
 

@@ -1,4 +1,4 @@
-import { RpcError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
+import { RpcError, remoteError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
 import { isA } from "../../base/errors/thrown.ts";
 import { maxBuiltinStreams } from "../../wire/builtin.ts";
 import { EncodeError, TooLongError } from "../../wire/extension.ts";
@@ -35,11 +35,10 @@ export function answerTooLarge(peerName: string, maxValueBytes: number): RpcErro
 
 /** A peer has opened more streams of built-in services than it may. */
 export function tooManyBuiltinStreams(): RpcError {
-  return new RpcError({
-    code: "resource_exhausted",
-    message: `a session has at most ${maxBuiltinStreams} streams of built-in services open`,
-    origin: "remote",
-  });
+  return remoteError(
+    "resource_exhausted",
+    `a session has at most ${maxBuiltinStreams} streams of built-in services open`,
+  );
 }
 
 /** The error of a call that had not left when its session ended. */
@@ -64,7 +63,7 @@ export function answerError(error: unknown, what: string): RpcError {
   if (fields !== undefined) return new RpcError(fields);
   const message = isA(error, EncodeError) ? `${what}: ${error.message}` : what;
   const code = isA(error, TooLongError) ? "resource_exhausted" : "internal";
-  return new RpcError({ code, message, origin: "remote", cause: error });
+  return remoteError(code, message, { cause: error });
 }
 
 /** The answer cannot be decoded, and the session ends for it. */
@@ -81,12 +80,11 @@ const beyondCreditsRetryMs = 20;
 
 /** The peer sends more requests than its granted credits. */
 export function beyondShare(most: number): RpcError {
-  return new RpcError({
-    code: "resource_exhausted",
-    message: `the peer has more than the ${most} requests in flight that it was granted`,
-    origin: "remote",
-    retryAfterMs: beyondCreditsRetryMs,
-  });
+  return remoteError(
+    "resource_exhausted",
+    `the peer has more than the ${most} requests in flight that it was granted`,
+    { retryAfterMs: beyondCreditsRetryMs },
+  );
 }
 
 /**
@@ -94,10 +92,9 @@ export function beyondShare(most: number): RpcError {
  * peers than shares.
  */
 export function beyondCredits(most: number): RpcError {
-  return new RpcError({
-    code: "resource_exhausted",
-    message: `the server has ${most} requests in flight, limits.maxRequestsInAll is reached`,
-    origin: "remote",
-    retryAfterMs: beyondCreditsRetryMs,
-  });
+  return remoteError(
+    "resource_exhausted",
+    `the server has ${most} requests in flight, limits.maxRequestsInAll is reached`,
+    { retryAfterMs: beyondCreditsRetryMs },
+  );
 }

@@ -33,6 +33,11 @@ import { OutgoingCalls } from "./outgoing-calls.ts";
 /** The calls on one session, in both directions. For handlers, transfers and requests it is also the session's peer. */
 export class Exchange implements SessionPart, PeerLink {
   readonly session: SessionContext;
+  readonly services: EngineServices;
+  readonly account: PeerAccount;
+  readonly port: Port;
+  readonly address: number;
+  readonly clock: Clock;
   readonly frames: SessionPart["frames"];
   readonly grants: GrantedRegions;
   readonly outgoing: OutgoingCalls;
@@ -41,8 +46,14 @@ export class Exchange implements SessionPart, PeerLink {
   #sealedOwner: SessionOwner | undefined;
 
   constructor(session: SessionContext) {
+    const { services, account, port, address } = session;
     this.session = session;
-    this.grants = new GrantedRegions(session.port, session.address);
+    this.services = services;
+    this.account = account;
+    this.port = port;
+    this.address = address;
+    this.clock = services.clock;
+    this.grants = new GrantedRegions(port, address);
     const outgoing = new OutgoingCalls(session, this);
     const incoming = new IncomingCalls(session, this);
     outgoing.served = incoming;
@@ -113,22 +124,6 @@ export class Exchange implements SessionPart, PeerLink {
     return this.session.ciphers !== undefined || staysOnHost(this.session.port.scheme);
   }
 
-  get services(): EngineServices {
-    return this.session.services;
-  }
-
-  get account(): PeerAccount {
-    return this.session.account;
-  }
-
-  get port(): Port {
-    return this.session.port;
-  }
-
-  get address(): number {
-    return this.session.address;
-  }
-
   get peerName(): string {
     return this.session.peerName;
   }
@@ -147,10 +142,6 @@ export class Exchange implements SessionPart, PeerLink {
     const { regions } = this.session.sealing;
     if (regions !== undefined) this.#sealedOwner ??= new SessionOwner(this, regions);
     return this.#sealedOwner;
-  }
-
-  get clock(): Clock {
-    return this.session.services.clock;
   }
 
   get peerImmediateBytes(): number | undefined {
@@ -187,11 +178,11 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   wakeProgress(): void {
-    this.session.services.progress.wake();
+    this.services.progress.wake();
   }
 
   onLanded(op: "get" | "put", bytes: number): void {
-    this.session.services.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
+    this.services.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
   }
 
   explain(refused: RefusedTransfer): Promise<RpcError | undefined> {

@@ -1,5 +1,5 @@
 import type { RpcCode } from "../../base/errors/code.ts";
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import { type RpcError, remoteError } from "../../base/errors/rpc-error.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
@@ -43,8 +43,7 @@ export async function explainDenial(
     const { code, plainMessage, origin } = error as RpcError;
     if (origin === "remote") endAfterTransfer();
     else endSession?.(brokenByRefusal(peer.peerName));
-    if (code === "not_found")
-      return new RpcError({ code: "permission_denied", message: plainMessage, origin: "remote" });
+    if (code === "not_found") return remoteError("permission_denied", plainMessage);
     return reasons.has(code) ? (error as RpcError) : undefined;
   }
 }

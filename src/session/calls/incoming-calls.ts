@@ -1,5 +1,5 @@
 import { codeToNumber, okNumber } from "../../base/errors/code.ts";
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import { RpcError, remoteError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import { channels } from "../../base/observe/channels.ts";
@@ -78,10 +78,11 @@ export class IncomingCalls implements OutcomeTaker {
   /** The calls that this side has made in the session. */
   made: { hasCallIn(slot: number): boolean } | undefined;
   readonly #generations = new SlotGenerations();
-  #size = 0;
+  /** The number of open calls. Only this class writes it. */
+  size = 0;
   #usersSize = 0;
   readonly #credits: GrantedCredits;
-  /** The number of streams in `#size`. They may be open for long. */
+  /** The number of streams in `size`. They may be open for long. */
   #streams = 0;
   /** The number of calls to built-in services in `#streams`. */
   #builtinStreams = 0;
@@ -105,10 +106,6 @@ export class IncomingCalls implements OutcomeTaker {
     this.#granted = new GrantedCodec(session);
     this.#executed = new ExecutedCalls(session);
     this.authorization = Authorization.of(session);
-  }
-
-  get size(): number {
-    return this.#size;
   }
 
   /** The number of open calls to users' methods. */
@@ -183,7 +180,7 @@ export class IncomingCalls implements OutcomeTaker {
     const call = new IncomingCall(this, callId, method, prefix?.identity);
     if (isUsers) this.#calls[slot] = call;
     else this.#set(slot, call);
-    this.#size++;
+    this.size++;
     call.startedMs = session.readMs < 0 ? services.clock.now() : session.readMs;
     session.readMs = -1;
     call.deadlineMs = call.startedMs + view.getUint32(at + 12, true);
@@ -328,7 +325,7 @@ export class IncomingCalls implements OutcomeTaker {
   takeOutcome(call: IncomingCall, outcome: Outcome): void {
     // The last answer of a batch sends the batch. While a message is taken apart, more answers may follow. Such answers
     // leave at the end of the turn.
-    const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
+    const last = (this.size === 1 || this.size - this.#streams === 1) && !this.#session.receiving;
     this.#sendTerminal(call, outcome);
     if (last) this.#outbox.flush();
     this.#session.services.progress.wake();
@@ -342,7 +339,7 @@ export class IncomingCalls implements OutcomeTaker {
     if ((isUsers ? this.#calls[slot] : this.#at(slot)) !== call) return;
     if (isUsers) this.#calls[slot] = undefined;
     else this.#set(slot, undefined);
-    this.#size--;
+    this.size--;
     if (isUsers) {
       session.services.credits.leave(--this.#usersSize);
       if (this.#credits.isLimited) this.#tellCredits(this.#credits.toRaise());
@@ -458,7 +455,7 @@ export class IncomingCalls implements OutcomeTaker {
       call.abandon(reason);
       if (call.items !== undefined) this.#finishStream(call, call.items);
     }
-    this.#size = 0;
+    this.size = 0;
     return touching;
   }
 
@@ -508,7 +505,7 @@ function unimplemented(method: number): RpcError {
     service === undefined
       ? `unknown method number ${method}`
       : `this engine does not serve ${service}: serve it with ${builtinPackageOf(service)}`;
-  return new RpcError({ code: "unimplemented", message, origin: "remote" });
+  return remoteError("unimplemented", message);
 }
 
 /** Counts a call of a user's method. Control requests are not counted. */

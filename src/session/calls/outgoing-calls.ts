@@ -48,7 +48,8 @@ const more = frameFlag.metadata | frameFlag.rendezvous;
  */
 export class OutgoingCalls implements ControlRequestSender {
   readonly services: EngineServices;
-  readonly #session: SessionContext;
+  /** The session itself, for its other parts. */
+  readonly context: SessionContext;
   /** A view of the port's slab. */
   readonly #view: DataView;
   readonly #outbox: Outbox;
@@ -62,7 +63,7 @@ export class OutgoingCalls implements ControlRequestSender {
    */
   readonly #offer: OfferBody = (body, callId) => {
     this.find(callId)?.offersBody();
-    return this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
+    return this.#offers.offer(requestBody(callId), body, this.context.bodyLimit);
   };
   #calls = new SlotTable<OutgoingCall>(0);
   /** Control requests. Their slots lie behind the slots that the peer grants. */
@@ -89,7 +90,7 @@ export class OutgoingCalls implements ControlRequestSender {
    * The number of streams in `#calls`. Streams take credits like other calls. They may be open for long and idle, so
    * `maxInFlight` limits only the other calls.
    */
-  #streams = 0;
+  streams = 0;
   /** The peer takes no more calls: it drains, or the session is not open. A plain field, because each call reads it. */
   takesNoCalls = true;
   /** Counts the ends of calls that had left. Undefined for a peer that is not a backend of a set. */
@@ -100,7 +101,7 @@ export class OutgoingCalls implements ControlRequestSender {
   constructor(session: SessionContext, peer: PeerLink) {
     const { window, outbox, offers, services } = session;
     this.services = services;
-    this.#session = session;
+    this.context = session;
     this.methods = session.methods;
     this.#view = session.port.slabView;
     this.#waitingControl = new WaitingControlRequests(session.peerName);
@@ -113,11 +114,11 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   get peerName(): string {
-    return this.#session.peerName;
+    return this.context.peerName;
   }
 
   get state(): SessionState {
-    return this.#session.state;
+    return this.context.state;
   }
 
   /**
@@ -132,14 +133,9 @@ export class OutgoingCalls implements ControlRequestSender {
     );
   }
 
-  /** The session itself, for its other parts. */
-  get context(): SessionContext {
-    return this.#session;
-  }
-
   /** The incarnation of the peer's engine; undefined while the session opens. */
   get incarnation(): bigint | undefined {
-    return this.#session.remote?.incarnation;
+    return this.context.remote?.incarnation;
   }
 
   /** Limits the requests in flight at the peer. */
@@ -163,11 +159,6 @@ export class OutgoingCalls implements ControlRequestSender {
   /** The number of open calls that users made. */
   get usersSize(): number {
     return this.#calls.size + this.#callsBack.size;
-  }
-
-  /** The number of streams among them. */
-  get streams(): number {
-    return this.#streams;
   }
 
   /** Control requests that wait for a slot. */
@@ -197,7 +188,7 @@ export class OutgoingCalls implements ControlRequestSender {
     input: unknown,
     nowMs: number = this.services.clock.now(),
   ): void {
-    const session = this.#session;
+    const session = this.context;
     if (session.state !== "open") throw sessionEnded(session.peerName);
     if (call.terms.isBuiltin) this.#ask(call, method, endMs, input, nowMs);
     else if (this.waiting.size === 0 && this.#hasPlace)
@@ -206,7 +197,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (!session.isWatched) session.watch();
     // A request that is alone in flight leaves at once. Other requests share a message with the rest of this turn.
     const size = this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
-    if (size === 1 || size - this.#streams === 1) this.#outbox.flush();
+    if (size === 1 || size - this.streams === 1) this.#outbox.flush();
     this.services.progress.wake();
   }
 
@@ -216,7 +207,7 @@ export class OutgoingCalls implements ControlRequestSender {
    */
   cancel(call: OutgoingCall): void {
     if (call.id === 0) this.waiting.withdraw(call);
-    else if (this.#session.state === "open" && !call.terms.isOneWay) {
+    else if (this.context.state === "open" && !call.terms.isOneWay) {
       this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
       this.services.progress.wake();
       call.giveUpGrants();
@@ -226,7 +217,7 @@ export class OutgoingCalls implements ControlRequestSender {
   get #hasPlace(): boolean {
     const { size } = this.#calls;
     const { limit, credits } = this.window;
-    return size - this.#streams < limit && size < credits && !this.#outbox.full;
+    return size - this.streams < limit && size < credits && !this.#outbox.full;
   }
 
   #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
@@ -302,11 +293,11 @@ export class OutgoingCalls implements ControlRequestSender {
     }
     call.id = id;
     if (table !== this.#controlRequests) {
-      if (call.extras?.items !== undefined && table === this.#calls) this.#streams++;
+      if (call.extras?.items !== undefined && table === this.#calls) this.streams++;
       call.sentUs = Math.round((nowMs - call.startedMs) * 1000);
     }
     // A getter of the input may have ended the call, or the session, during the encoding.
-    if (this.#session.state === "ended") call.releaseGrants();
+    if (this.context.state === "ended") call.releaseGrants();
     else if (call.phase !== "settled") {
       call.phase = "sent";
       if (terms.isOneWay || call.extras !== undefined) call.onLeft();
@@ -329,13 +320,13 @@ export class OutgoingCalls implements ControlRequestSender {
   /** The peer takes no new calls: waiting calls would be refused one by one. */
   onDraining(): void {
     this.takesNoCalls = true;
-    const reason = drainingError(this.#session.peerName, "local");
+    const reason = drainingError(this.context.peerName, "local");
     for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
   }
 
   /** The headers that the peer sends before its first item and its answer. */
   readonly onHeaders: FrameHandler = (at, bodyBytes) => {
-    const session = this.#session;
+    const session = this.context;
     const callId = this.#view.getUint32(at + 4, true);
     const call = this.find(callId);
     if (call === undefined) return session.fault(`headers came for call ${callId}, which is not open`);
@@ -351,7 +342,7 @@ export class OutgoingCalls implements ControlRequestSender {
   };
 
   readonly onAnswer: FrameHandler = (at, bodyBytes, flags, kind) => {
-    const session = this.#session;
+    const session = this.context;
     const callId = this.#view.getUint32(at + 4, true);
     const word = this.#view.getUint32(at + 12, true);
     // The usual case without a function call.
@@ -380,7 +371,7 @@ export class OutgoingCalls implements ControlRequestSender {
     flags: number,
     kind: number,
   ): void {
-    const session = this.#session;
+    const session = this.context;
     const word = this.#view.getUint32(at + 12, true);
     const start = at + frameHeaderBytes;
     let prefixBytes = 0;
@@ -409,7 +400,7 @@ export class OutgoingCalls implements ControlRequestSender {
   ): void {
     this.#finish(table, call);
     if (call.phase === "settled") return;
-    const value = this.#session.bodies.valueAt(at, bodyBytes, call.terms.isBuiltin);
+    const value = this.context.bodies.valueAt(at, bodyBytes, call.terms.isBuiltin);
     this.#end(call, kind, word, value, metadata);
   }
 
@@ -431,7 +422,7 @@ export class OutgoingCalls implements ControlRequestSender {
     metadata: Metadata | undefined,
   ): void {
     takeAnswer(
-      this.#session,
+      this.context,
       call,
       described,
       () => this.#finish(table, call),
@@ -440,13 +431,13 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   #end(call: OutgoingCall, kind: number, word: number, value: unknown, metadata: Metadata | undefined): void {
-    if (value === malformed) return call.onFailure(broken(this.#session.peerName));
+    if (value === malformed) return call.onFailure(broken(this.context.peerName));
     if (value === tooLarge)
-      return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
+      return call.onFailure(answerTooLarge(this.context.peerName, this.services.limits.maxValueBytes));
     if (metadata !== undefined && !call.reportTrailers(metadata)) return;
     if (kind === frameKind.error) return call.onFailure(parseError(word, value, metadata));
     // The clock is read once for all answers of a message.
-    const session = this.#session;
+    const session = this.context;
     const nowMs = session.receiving && session.readMs >= 0 ? session.readMs : this.services.clock.now();
     if (session.receiving) session.readMs = nowMs;
     call.onValue(value, nowMs);
@@ -462,7 +453,7 @@ export class OutgoingCalls implements ControlRequestSender {
       this.#tableOf(call.id).release(call.id);
       grants.push(...call.takeGrants());
     }
-    this.#streams = 0;
+    this.streams = 0;
     for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     for (const { call, input } of this.waiting.takeAll())
@@ -477,7 +468,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (extras !== undefined) {
       if (extras.offersBody) this.#offers.release(requestBody(call.id));
       if (extras.items !== undefined) {
-        if (table === this.#calls) this.#streams--;
+        if (table === this.#calls) this.streams--;
         extras.items.onFinished();
       }
       call.releaseGrants();

@@ -41,7 +41,8 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   readonly #owner: ArrivalsOwner;
   readonly #receiver: ItemReceiver;
   readonly #budgeted: number;
-  #count = 0;
+  /** The number of items that have come. */
+  count = 0;
   #isEnded = false;
   #closed = false;
   /** The memory of waiting items that counts for the peer. */
@@ -76,21 +77,16 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     this.#grant();
   }
 
-  /** The number of items that have come. */
-  get count(): number {
-    return this.#count;
-  }
-
   /** The number of the stream's frames that have come. */
   get framesReceived(): number {
-    return this.#count + (this.#isEnded ? 1 : 0);
+    return this.count + (this.#isEnded ? 1 : 0);
   }
 
   onItem(at: number, bodyBytes: number, flags: number): void {
     const session = this.#session;
     const view = session.port.slabView;
     const number = view.getUint32(at + 12, true);
-    if (number !== this.#count || this.#isEnded) return session.fault(this.#outOfOrder(number));
+    if (number !== this.count || this.#isEnded) return session.fault(this.#outOfOrder(number));
     const isPulled = (flags & frameFlag.rendezvous) !== 0;
     let rendezvous: RendezvousBody | undefined;
     if (isPulled) {
@@ -103,7 +99,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     const cost = itemCost(rendezvous?.bytes ?? bodyBytes);
     if (!this.arrive(cost))
       return session.fault(`item ${number} of call ${this.#callId} is beyond the credits`);
-    this.#count = (number + 1) >>> 0;
+    this.count = (number + 1) >>> 0;
     session.services.counters.itemsReceived++;
     if (rendezvous !== undefined) this.#pull(rendezvous, cost);
     else if (!this.#owner.drops) {
@@ -116,11 +112,11 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
 
   /** The peer has sent `count` items and sends no more. False after a fault. */
   onEnd(count: number): boolean {
-    if (count === this.#count && !this.#isEnded) {
+    if (count === this.count && !this.#isEnded) {
       this.#isEnded = true;
       return true;
     }
-    const came = this.#isEnded ? "the end had come before" : `${this.#count} came`;
+    const came = this.#isEnded ? "the end had come before" : `${this.count} came`;
     this.#session.fault(`the items of call ${this.#callId} end after ${count}, ${came}`);
     return false;
   }
@@ -211,7 +207,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   }
 
   #outOfOrder(number: number): string {
-    const expected = this.#isEnded ? "came after the end" : `came, ${this.#count} was next`;
+    const expected = this.#isEnded ? "came after the end" : `came, ${this.count} was next`;
     return `item ${number} of call ${this.#callId} ${expected}`;
   }
 

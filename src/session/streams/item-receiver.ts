@@ -63,7 +63,8 @@ export class ItemReceiver implements ItemReader {
   #waiter: NextReader | undefined;
   #otherWaiters: NextReader[] | undefined;
   #ended = false;
-  #discarded = false;
+  /** The consumer receives no more items. */
+  discarded = false;
   #error: RpcError | undefined;
 
   /** The source of the items. A retry replaces it. */
@@ -81,15 +82,10 @@ export class ItemReceiver implements ItemReader {
     return this.#waiter !== undefined;
   }
 
-  /** The consumer receives no more items. */
-  get discarded(): boolean {
-    return this.#discarded;
-  }
-
   // ---- what arrives -----------------------------------------------------------------------------------------------
 
   push(value: unknown, cost: number, heapBytes: number): void {
-    if (this.#discarded) return;
+    if (this.discarded) return;
     if (this.#waiter !== undefined && this.#head === this.#tail && value !== pulling) {
       this.#first++;
       this.origin?.onTaken(cost, heapBytes);
@@ -114,7 +110,7 @@ export class ItemReceiver implements ItemReader {
   }
 
   fill(place: number, value: unknown, heapBytes: number): void {
-    if (this.#discarded) return;
+    if (this.discarded) return;
     const at = this.#head + (place - this.#first) * entries;
     if (at < this.#head || at >= this.#tail || this.#queue[at] !== pulling) return;
     this.#queue[at] = value;
@@ -133,7 +129,7 @@ export class ItemReceiver implements ItemReader {
 
   /** The session has ended while an item was being pulled. */
   lose(error: RpcError): void {
-    if (this.#discarded || !this.#cutPulls()) return;
+    if (this.discarded || !this.#cutPulls()) return;
     this.#ended = true;
     this.#error ??= error;
     this.#serve();
@@ -152,8 +148,8 @@ export class ItemReceiver implements ItemReader {
 
   /** The consumer receives `error`, or the end, next. Waiting items are dropped. */
   discard(error: RpcError | undefined): void {
-    if (this.#discarded) return;
-    this.#discarded = true;
+    if (this.discarded) return;
+    this.discarded = true;
     this.#queue = none;
     this.#head = 0;
     this.#tail = 0;

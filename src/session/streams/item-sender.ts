@@ -40,10 +40,11 @@ export class ItemSender extends SendCredits implements RoomWaiter {
   /** The head and the offer of the items. Made with the first item: an idle stream has neither. */
   #head: { readonly kind: number; readonly method: 0; readonly callId: number; word: number } | undefined;
   #offer: ((body: Uint8Array) => RendezvousBody) | undefined;
-  #count = 0;
+  /** The number of items sent. */
+  count = 0;
   #left = itemsInTurn;
   #producer: ItemProducer | undefined;
-  #stopped = false;
+  stopped = false;
   /** The length of a long item that waits until the peer has pulled earlier items. 0: no item waits. */
   #waitingBytes = 0;
 
@@ -63,18 +64,9 @@ export class ItemSender extends SendCredits implements RoomWaiter {
     this.#offers = offers;
   }
 
-  /** The number of items sent. */
-  get count(): number {
-    return this.#count;
-  }
-
-  get stopped(): boolean {
-    return this.#stopped;
-  }
-
   /** Whether an item may be sent now. */
   get ready(): boolean {
-    return !this.#stopped && this.#left > 0 && this.#maySend && !this.#turns.congested;
+    return !this.stopped && this.#left > 0 && this.#maySend && !this.#turns.congested;
   }
 
   /** The peer holds the sender back, because its consumer takes no items. */
@@ -103,21 +95,21 @@ export class ItemSender extends SendCredits implements RoomWaiter {
 
   /** Memory for kept items has become free. */
   onRoom(): boolean {
-    if (!this.#stopped && !this.#session.account.offers.fits(this.#waitingBytes)) return false;
+    if (!this.stopped && !this.#session.account.offers.fits(this.#waitingBytes)) return false;
     this.#waitingBytes = 0;
     this.#enrollProducer();
     return true;
   }
 
   #enrollProducer(): void {
-    if (this.#maySend && this.#producer !== undefined && !this.#stopped) this.#turns.enroll(this);
+    if (this.#maySend && this.#producer !== undefined && !this.stopped) this.#turns.enroll(this);
   }
 
   onTurn(): void {
     this.#left = itemsInTurn;
     const producer = this.#producer;
     this.#producer = undefined;
-    if (!this.#stopped) producer?.onMaySend();
+    if (!this.stopped) producer?.onMaySend();
   }
 
   /**
@@ -128,7 +120,7 @@ export class ItemSender extends SendCredits implements RoomWaiter {
     const { outbox, services } = this.#session;
     if (this.#head === undefined) this.#offers?.sendHeaders();
     const head = (this.#head ??= { kind: this.#kind, method: 0, callId: this.#callId, word: 0 });
-    head.word = this.#count;
+    head.word = this.count;
     this.#offer ??= (body) => this.#offerItem(body);
     try {
       outbox.value(head, value, this.#offer, undefined, undefined, this.mostInMessage);
@@ -137,7 +129,7 @@ export class ItemSender extends SendCredits implements RoomWaiter {
       this.#session.account.offers.budget.wait(this);
       return false;
     }
-    this.#count = (this.#count + 1) >>> 0;
+    this.count = (this.count + 1) >>> 0;
     this.#left--;
     this.spend(itemCost(outbox.valueBytes));
     services.counters.itemsSent++;
@@ -147,7 +139,7 @@ export class ItemSender extends SendCredits implements RoomWaiter {
 
   /** Stops sending. */
   stop(): void {
-    this.#stopped = true;
+    this.stopped = true;
     this.#producer = undefined;
     if (this.#waitingBytes > 0) this.#session.account.offers.budget.leave(this);
   }

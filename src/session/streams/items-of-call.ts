@@ -1,4 +1,4 @@
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import { type RpcError, remoteError } from "../../base/errors/rpc-error.ts";
 import type { CallItems, ServedItems } from "../../call/call-items.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { MethodKind } from "../../contract/method.ts";
@@ -240,7 +240,7 @@ export class CalleeItems extends ItemsOfCall implements ServedItems, ReceiverOwn
 
   onIdle(): void {
     const message = "the caller sent no item for the whole idleTimeoutMs";
-    this.#call.abort(new RpcError({ code: "deadline_exceeded", message, origin: "remote" }));
+    this.#call.abort(remoteError("deadline_exceeded", message));
   }
 
   // ---- frames -----------------------------------------------------------------------------------------------------
@@ -278,13 +278,8 @@ export class CalleeItems extends ItemsOfCall implements ServedItems, ReceiverOwn
   onMisfit(issues: string | undefined, cause?: unknown): RpcError {
     const error =
       issues === undefined
-        ? new RpcError({
-            code: "internal",
-            message: "a schema of the contract threw",
-            origin: "remote",
-            cause,
-          })
-        : new RpcError({ code: "invalid_argument", message: issues, origin: "remote" });
+        ? remoteError("internal", "a schema of the contract threw", { cause })
+        : remoteError("invalid_argument", issues);
     this.#call.abort(error);
     return error;
   }
