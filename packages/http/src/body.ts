@@ -1,11 +1,12 @@
 import { Refusal } from "./errors.ts";
-import type { HttpRequest } from "./exchange.ts";
+import type { BodySource, HttpRequest } from "./exchange.ts";
 
-/** Bounds of the bodies that are read into memory. */
+/** Bounds of the bodies that are read. */
 export interface BodyLimits {
   readonly maxBodyBytes: number;
   readonly maxBodyBytesInAll: number;
   readonly maxBodyMs: number;
+  readonly maxStallMs: number;
 }
 
 /** Reads bodies of requests, each within its bounds and all within one budget of memory. */
@@ -23,39 +24,197 @@ export class BodyReader {
    * @throws Refusal for a body that is too long, too slow or of another length than its `content-length`, and when the
    * client goes away.
    */
-  async read(request: HttpRequest, timeoutMs?: number): Promise<Uint8Array> {
+  async read(request: HttpRequest, timeoutMs = Number.POSITIVE_INFINITY): Promise<Uint8Array> {
     const { maxBodyBytes, maxBodyMs } = this.#limits;
-    const announced = lengthOf(request);
-    if (announced !== undefined && announced > maxBodyBytes) throw tooLong(maxBodyBytes);
-    const body = request.body();
-    if (body === undefined) return new Uint8Array();
+    const pieces = new BodyPieces(request, maxBodyBytes, {
+      withinMs: Math.min(timeoutMs, maxBodyMs),
+      late: () =>
+        timeoutMs < maxBodyMs
+          ? new Refusal("deadline_exceeded", "the deadline has passed")
+          : new Refusal("deadline_exceeded", `the body took more than ${maxBodyMs} ms`, 408),
+    });
     const chunks: Uint8Array[] = [];
     let length = 0;
-    const stop = deadline(request.signal, maxBodyMs, timeoutMs);
     try {
       for (;;) {
-        const { done, value } = await Promise.race([body.read(), stop.promise]);
-        if (done || value === undefined) break;
-        length += value.byteLength;
-        this.#heldBytes += value.byteLength;
-        chunks.push(value);
-        if (length > maxBodyBytes) throw tooLong(maxBodyBytes);
-        if (this.#heldBytes > this.#limits.maxBodyBytesInAll)
-          throw new Refusal("resource_exhausted", "the server holds too many bodies at the moment");
+        const piece = await pieces.next();
+        if (piece === undefined) break;
+        this.#hold(piece.byteLength);
+        length += piece.byteLength;
+        chunks.push(piece);
       }
-      if (announced !== undefined && announced !== length)
-        throw new Refusal(
-          "invalid_argument",
-          `the body has ${length} bytes, and its content-length says ${announced}`,
-        );
       return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : joined(chunks, length);
-    } catch (error) {
-      body.cancel().catch(() => {});
-      throw error;
     } finally {
-      stop.clear();
+      pieces.end();
       this.#heldBytes -= length;
     }
+  }
+
+  /**
+   * The whole body, which may have `maxBytes`, in memory of its own length. It may take as long as the call, but not
+   * stand still. The memory counts until `release` is called.
+   *
+   * @throws Refusal as `read` does, and for a body without a `content-length`.
+   */
+  async readWhole(
+    request: HttpRequest,
+    maxBytes: number,
+  ): Promise<{ readonly bytes: Uint8Array; release(): void }> {
+    const pieces = this.pieces(request, maxBytes);
+    let release = () => {};
+    try {
+      const { announced } = pieces;
+      if (announced === undefined)
+        throw new Refusal("failed_precondition", "the body needs a content-length", 411);
+      release = this.hold(announced);
+      const bytes = new Uint8Array(announced);
+      let at = 0;
+      for (;;) {
+        const piece = await pieces.next();
+        if (piece === undefined) return { bytes, release };
+        bytes.set(piece, at);
+        at += piece.byteLength;
+      }
+    } catch (error) {
+      release();
+      throw error;
+    } finally {
+      pieces.end();
+    }
+  }
+
+  /** The pieces of a body that may take as long as its call, but not stand still. @throws Refusal for a bad length. */
+  pieces(request: HttpRequest, maxBytes: number): BodyPieces {
+    const { maxStallMs } = this.#limits;
+    return new BodyPieces(request, maxBytes, {
+      withinMs: maxStallMs,
+      isByPiece: true,
+      late: () => new Refusal("deadline_exceeded", `nothing of the body came within ${maxStallMs} ms`, 408),
+    });
+  }
+
+  /** Counts memory of a body until the result is called, which is safe to repeat. @throws Refusal beyond the budget. */
+  hold(bytes: number): () => void {
+    this.#hold(bytes);
+    let held = bytes;
+    return () => {
+      this.#heldBytes -= held;
+      held = 0;
+    };
+  }
+
+  #hold(bytes: number): void {
+    if (this.#heldBytes + bytes > this.#limits.maxBodyBytesInAll)
+      throw new Refusal("resource_exhausted", "the server holds too many bodies at the moment", 429, [
+        ["retry-after", "1"],
+      ]);
+    this.#heldBytes += bytes;
+  }
+}
+
+/** When a body is too slow. */
+interface Pace {
+  readonly withinMs: number;
+  /** Whether each piece has that time; otherwise all have it together. */
+  readonly isByPiece?: boolean;
+  late(): Refusal;
+}
+
+/** One body while it is read, piece by piece. Its owner calls `end`. */
+export class BodyPieces {
+  /** The `content-length`, or what `expect` was given. */
+  announced: number | undefined;
+  readonly #body: BodySource | undefined;
+  readonly #maxBytes: number;
+  readonly #pace: Pace;
+  readonly #signal: AbortSignal;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #length = 0;
+  /** When the wait for the next piece began; undefined while the reader is busy with the last. */
+  #waitingSinceMs: number | undefined;
+  #failure: Refusal | undefined;
+
+  /** @throws Refusal for a `content-length` that is too long or no number. */
+  constructor(request: HttpRequest, maxBytes: number, pace: Pace) {
+    this.announced = lengthOf(request);
+    this.#maxBytes = maxBytes;
+    this.#pace = pace;
+    this.#signal = request.signal;
+    if (this.announced !== undefined && this.announced > maxBytes) throw this.#tooLong();
+    this.#body = request.body();
+    if (this.#body === undefined) return;
+    if (this.#signal.aborted) this.#onGone();
+    else this.#signal.addEventListener("abort", this.#onGone, { once: true });
+    this.#timer = setTimeout(this.#onTime, pace.withinMs);
+  }
+
+  /**
+   * The next bytes; undefined at the end.
+   *
+   * @throws Refusal for a body that is too long, too slow, cut off, or of another length than its `content-length`.
+   */
+  async next(): Promise<Uint8Array | undefined> {
+    if (this.#failure !== undefined) throw this.#failure;
+    this.#waitingSinceMs = performance.now();
+    let read: Awaited<ReturnType<BodySource["read"]>> | undefined;
+    try {
+      read = await this.#body?.read();
+    } catch {
+      this.#failure ??= new Refusal("cancelled", "the body was cut off");
+    }
+    const { done, value } = read ?? { done: true };
+    this.#waitingSinceMs = undefined;
+    if (this.#failure !== undefined) throw this.#failure;
+    if (done || value === undefined) {
+      if (this.#body !== undefined && this.announced !== undefined && this.announced !== this.#length)
+        throw this.#otherLength();
+      return undefined;
+    }
+    this.#length += value.byteLength;
+    if (this.#length > this.#maxBytes) throw this.#tooLong();
+    if (this.announced !== undefined && this.#length > this.announced) throw this.#otherLength();
+    return value;
+  }
+
+  /** The body must have this length. @throws Refusal for another `content-length`. */
+  expect(bytes: number): void {
+    if (this.announced !== undefined && this.announced !== bytes)
+      throw new Refusal("invalid_argument", "the content-range and the content-length differ");
+    this.announced = bytes;
+  }
+
+  /** Ends the body: a waiting `next` throws `reason`. */
+  stop(reason: Refusal): void {
+    this.#failure ??= reason;
+    this.#body?.cancel().catch(() => {});
+  }
+
+  /** The timer and the listener are not needed any more. A body that has not come to its end is not read on. */
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#signal.removeEventListener("abort", this.#onGone);
+    this.#body?.cancel().catch(() => {});
+  }
+
+  readonly #onGone = (): void => this.stop(new Refusal("cancelled", "the client has gone away"));
+
+  readonly #onTime = (): void => {
+    const { withinMs, isByPiece = false, late } = this.#pace;
+    const since = this.#waitingSinceMs ?? performance.now();
+    const leftMs = isByPiece ? since + withinMs - performance.now() : 0;
+    if (leftMs > 0) this.#timer = setTimeout(this.#onTime, Math.ceil(leftMs));
+    else this.stop(late());
+  };
+
+  #tooLong(): Refusal {
+    return new Refusal("resource_exhausted", `the body has more than ${this.#maxBytes} bytes`, 413);
+  }
+
+  #otherLength(): Refusal {
+    return new Refusal(
+      "invalid_argument",
+      `the body has ${this.#length} bytes, and its headers say ${this.announced}`,
+    );
   }
 }
 
@@ -65,35 +224,6 @@ function lengthOf(request: HttpRequest): number | undefined {
   if (text === undefined) return undefined;
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new Refusal("invalid_argument", "the content-length is not one number");
-}
-
-function tooLong(maxBodyBytes: number): Refusal {
-  return new Refusal("resource_exhausted", `the body has more than ${maxBodyBytes} bytes`, 413);
-}
-
-/** A promise that rejects when the client goes away or the time for the body is over. */
-function deadline(
-  signal: AbortSignal,
-  maxBodyMs: number,
-  timeoutMs = Number.POSITIVE_INFINITY,
-): { promise: Promise<never>; clear(): void } {
-  let clear = () => {};
-  const promise = new Promise<never>((_, reject) => {
-    const gone = () => reject(new Refusal("cancelled", "the client has gone away"));
-    if (signal.aborted) return gone();
-    const late =
-      timeoutMs < maxBodyMs
-        ? new Refusal("deadline_exceeded", "the deadline has passed")
-        : new Refusal("deadline_exceeded", `the body took more than ${maxBodyMs} ms`, 408);
-    const timer = setTimeout(() => reject(late), Math.min(timeoutMs, maxBodyMs));
-    signal.addEventListener("abort", gone, { once: true });
-    clear = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", gone);
-    };
-  });
-  promise.catch(() => {});
-  return { promise, clear: () => clear() };
 }
 
 function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {

@@ -25,7 +25,7 @@ export interface HttpRequest {
 
 /** The body of an answer that is made while it is sent. Its reader reads it to the end or cancels it. */
 export interface ItemsBody {
-  /** The next bytes, or undefined at the end. It never rejects. */
+  /** The next bytes, or undefined at the end. It rejects where the client must see that the body is cut off. */
   next(): Promise<Uint8Array | undefined>;
   /** Safe to call at any time. */
   cancel(): void;
@@ -39,6 +39,3 @@ export interface HttpAnswer {
   /** A text is UTF-8. */
   readonly body: string | Uint8Array | ItemsBody | undefined;
 }
-
-/** Answers a request. It never rejects. */
-export type Exchange = (request: HttpRequest) => Promise<HttpAnswer>;

@@ -1,4 +1,4 @@
-import type { Exchange, HttpAnswer, HttpRequest } from "./exchange.ts";
+import type { HttpAnswer, HttpRequest } from "./exchange.ts";
 import { type HttpOptions, resolveHttpOptions } from "./options.ts";
 import { HttpServer } from "./server.ts";
 
@@ -13,14 +13,13 @@ export interface HttpHandler extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-const exchanges = new WeakMap<HttpHandler, Exchange>();
+const servers = new WeakMap<HttpHandler, HttpServer>();
 
 /** The handler's work without the classes of fetch. @throws TypeError for anything else. */
-export function exchangeOf(where: string, handler: HttpHandler): Exchange {
-  const exchange = exchanges.get(handler);
-  if (exchange === undefined)
-    throw new TypeError(`${where}: the first argument must be made by httpHandler()`);
-  return exchange;
+export function serverOf(where: string, handler: HttpHandler): HttpServer {
+  const server = servers.get(handler);
+  if (server === undefined) throw new TypeError(`${where}: the first argument must be made by httpHandler()`);
+  return server;
 }
 
 /**
@@ -44,11 +43,10 @@ export function exchangeOf(where: string, handler: HttpHandler): Exchange {
  */
 export function httpHandler(options: HttpOptions): HttpHandler {
   const server = new HttpServer(resolveHttpOptions(options));
-  const exchange: Exchange = (request) => server.answer(request);
   const close = () => server.close();
   const handler: HttpHandler = Object.assign(
     async (request: Request): Promise<Response> => {
-      const { status, headers, body } = await exchange(requestOf(request));
+      const { status, headers, body } = await server.answer(requestOf(request));
       return new Response(request.method === "HEAD" ? discarded(body) : bodyOf(body), {
         status,
         headers: headers.map(([name, value]): [string, string] => [name, value]),
@@ -56,7 +54,7 @@ export function httpHandler(options: HttpOptions): HttpHandler {
     },
     { close, [Symbol.asyncDispose]: close },
   );
-  exchanges.set(handler, exchange);
+  servers.set(handler, server);
   return handler;
 }
 

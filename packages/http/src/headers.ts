@@ -54,3 +54,20 @@ function headerOf(name: string, value: MetadataValue): [name: string, value: str
   const bytes = typeof value === "string" ? new TextEncoder().encode(value) : value;
   return [isBinary ? name : `${name}-bin`, toBase64(bytes).replace(/=+$/, "")];
 }
+
+/** Headers of a file, which the answer of plain bytes takes from the handler. */
+const ofFile = ["content-disposition", "content-language"];
+
+/** Metadata of an answer of plain bytes as headers: the handler also sets what describes a file. */
+export function rawHeadersOf(metadata: Metadata | ReceivedMetadata | undefined): [string, string][] {
+  const text = (name: string): string | undefined => {
+    const value = metadata?.get(name);
+    return typeof value === "string" && printable.test(value) ? value : undefined;
+  };
+  const own = ofFile.flatMap((name): [string, string][] => {
+    const value = text(name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  const type = text("content-type") ?? "application/octet-stream";
+  return [["content-type", type], ...own, ...headersOf(metadata)];
+}

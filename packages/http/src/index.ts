@@ -6,5 +6,12 @@ export { type FastifyLike, fastifyPlugin } from "./fastify.ts";
 export { type HttpHandler, httpHandler } from "./handler.ts";
 export { type NodeHandler, toNodeHandler } from "./node.ts";
 export { type OpenApiDocument, type OpenApiOptions, openApi } from "./openapi.ts";
-export type { ClientRequest, HttpLimits, HttpOptions, RemoteService, ServicePeer } from "./options.ts";
+export type {
+  ClientRequest,
+  HttpLimits,
+  HttpOptions,
+  RawMethod,
+  RemoteService,
+  ServicePeer,
+} from "./options.ts";
 export type { CorsOptions } from "./origins.ts";

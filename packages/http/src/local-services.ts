@@ -23,6 +23,12 @@ export class LocalServices {
     return peer.client(service, { inherit: false, instance });
   }
 
+  /** The engine, which opens with the first use. */
+  async engine(): Promise<Engine> {
+    this.#opening ??= this.#open();
+    return (await this.#opening).engine;
+  }
+
   async #open() {
     const url = `mem://cinnabar-http-${crypto.randomUUID()}`;
     const engine = await Engine.open({ ...this.#options, listen: url, serve: this.#serve });

@@ -1,8 +1,9 @@
 import { isImplementation, nearest } from "cinnabar/options";
-import type { AnyMethod, AnyService, CallOptions, Implementation } from "cinnabar/standard";
+import type { AnyMethod, AnyService, CallOptions, Engine, Implementation } from "cinnabar/standard";
 import { isVoid, JsonForm } from "./json/form.ts";
 import { LocalServices } from "./local-services.ts";
-import type { RemoteService, ResolvedHttpOptions } from "./options.ts";
+import type { RawMethod, RemoteService, ResolvedHttpOptions } from "./options.ts";
+import { type RawForm, rawForm } from "./raw-form.ts";
 
 /** Makes a call: a promise of the output, or a stream of items. */
 export type CallFunction = (input: unknown, options: CallOptions) => unknown;
@@ -17,8 +18,16 @@ export interface HttpMethod {
   readonly kind: AnyMethod["kind"];
   /** Whether GET calls it. */
   readonly isSafe: boolean;
+  /** The verbs that call it, as the header `allow` has them. */
+  readonly verbs: readonly string[];
   /** Undefined where the method takes no input. */
   readonly input: JsonForm | undefined;
+  /** Which fields are plain bytes; undefined where all of it is JSON. */
+  readonly raw: RawForm | undefined;
+  /** The deadline that the contract or the client's options set, in milliseconds. */
+  readonly timeoutMs: number | undefined;
+  /** The engine whose memory the method may be given. */
+  engine(): Promise<Engine>;
   /** The function that calls it. Without an input it ignores the first argument. */
   function(): Promise<CallFunction>;
 }
@@ -32,16 +41,17 @@ export class Methods {
   constructor({ services, allow, safe, prefix, engine }: ResolvedHttpOptions) {
     const implementations = services.filter(isImplementation);
     this.#local = new LocalServices(implementations, engine);
-    const found = new Map<string, () => HttpMethod>();
+    const found = new Map<string, (entry: RawMethod) => HttpMethod>();
     for (const served of services) {
       const service = servedNameOf(served);
       for (const [method, contract] of Object.entries(served.service.methods)) {
         const name = `${service}/${method}`;
         if (found.has(name)) throw new TypeError(`httpHandler: services has the method "${name}" twice`);
-        found.set(name, () => this.#method(name, method, contract, served, safe.includes(name)));
+        found.set(name, (entry) => this.#method(entry, method, contract, served, safe.includes(name)));
       }
     }
-    for (const [option, names] of Object.entries({ allow, safe }))
+    const allowed = allow.map(({ method }) => method);
+    for (const [option, names] of Object.entries({ allow: allowed, safe }))
       for (const name of names) {
         if (found.has(name)) continue;
         const near = nearest(name, [...found.keys()]);
@@ -49,12 +59,12 @@ export class Methods {
         throw new TypeError(`httpHandler: ${option} names "${name}", which no service has${hint}`);
       }
     for (const name of safe)
-      if (!allow.includes(name))
+      if (!allowed.includes(name))
         throw new TypeError(`httpHandler: safe names "${name}", which is not in allow`);
-    for (const name of allow) {
-      const method = found.get(name)?.();
+    for (const entry of allow) {
+      const method = found.get(entry.method)?.(entry);
       // The name of an instance follows "#", which begins another part of a URL.
-      if (method !== undefined) this.#byPath.set(`${prefix}/${name.replace("#", "%23")}`, method);
+      if (method !== undefined) this.#byPath.set(`${prefix}/${entry.method.replace("#", "%23")}`, method);
     }
   }
 
@@ -67,17 +77,29 @@ export class Methods {
   }
 
   #method(
-    name: string,
+    entry: RawMethod,
     method: string,
-    { kind, input, output }: AnyMethod,
+    contract: AnyMethod,
     served: Implementation | RemoteService,
     isSafe: boolean,
   ): HttpMethod {
+    const { kind, input, output } = contract;
+    const { method: name, body } = entry;
     if (kind === "clientStream" || kind === "duplexStream")
       throw new TypeError(`httpHandler: allow names "${name}", a ${kind}, which has no form in HTTP`);
+    const raw = rawForm(entry, contract);
+    if (raw?.body !== undefined && isSafe)
+      throw new TypeError(`httpHandler: safe names "${name}", whose body GET cannot send`);
     const form = isVoid(input) ? undefined : new JsonForm(input, "input", "input");
-    if (form?.hasMemory || new JsonForm(output, "output", "output").hasMemory)
-      throw new TypeError(`httpHandler: allow names "${name}", whose memory JSON cannot carry`);
+    const hasMemory = form?.hasMemory || new JsonForm(output, "output", "output").hasMemory;
+    if (raw === undefined && hasMemory)
+      throw new TypeError(
+        `httpHandler: allow names "${name}", whose memory JSON cannot carry: name its field, as in { method: "${name}", body: "data" }`,
+      );
+    if (raw?.hasMemory && !isImplementation(served) && served.engine === undefined)
+      throw new TypeError(
+        `httpHandler: allow names "${name}", whose memory needs the engine of its peer: { service, peer, engine }`,
+      );
     const client = this.#clientOf(served);
     let made: Promise<CallFunction> | undefined;
     const make = async (): Promise<CallFunction> => {
@@ -85,7 +107,13 @@ export class Methods {
       return form === undefined ? (_, options) => one(options) : one;
     };
     return {
-      ...{ name, kind, isSafe, input: form },
+      ...{ name, kind, isSafe, input: form, raw },
+      verbs: [...(isSafe ? ["GET", "HEAD"] : []), "POST", ...(body === undefined ? [] : ["PUT"])],
+      timeoutMs: contract.timeoutMs ?? (isImplementation(served) ? undefined : served.options?.timeoutMs),
+      engine: async () => {
+        if (isImplementation(served)) return this.#local.engine();
+        return served.engine as Engine;
+      },
       function() {
         made ??= make();
         return made;

@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { BodySource, Exchange, HttpAnswer, HttpRequest, ItemsBody } from "./exchange.ts";
-import { exchangeOf, type HttpHandler } from "./handler.ts";
+import type { BodySource, HttpAnswer, HttpRequest, ItemsBody } from "./exchange.ts";
+import { type HttpHandler, serverOf } from "./handler.ts";
+import type { HttpServer } from "./server.ts";
 
 /** A listener for the event `request` of a server of `node:http`, `node:https` and `node:http2`. */
 export type NodeHandler = (
@@ -29,14 +30,14 @@ const keepAliveMs = 60_000;
  * createServer(toNodeHandler(handler)).listen(8080);
  */
 export function toNodeHandler(handler: HttpHandler): NodeHandler {
-  const exchange = exchangeOf("toNodeHandler", handler);
+  const server = serverOf("toNodeHandler", handler);
   return (request, response) => {
-    serve(exchange, request, response).catch((error: Error) => response.destroy(error));
+    serve(server, request, response).catch((error: Error) => response.destroy(error));
   };
 }
 
 async function serve(
-  exchange: Exchange,
+  server: HttpServer,
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ): Promise<void> {
@@ -49,8 +50,8 @@ async function serve(
   // The response reports the same failure by "close".
   request.on("error", () => {});
   response.on("error", () => {});
-  const answer = await exchange(requestOf(request, gone.signal));
-  await send(answer, request, response as ServerResponse, gone.signal);
+  const answer = await server.answer(requestOf(request, gone.signal));
+  await send(answer, request, response as ServerResponse, gone.signal, server.maxStallMs);
   isAnswered = true;
 }
 
@@ -121,6 +122,7 @@ async function send(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse,
   gone: AbortSignal,
+  maxStallMs: number,
 ): Promise<void> {
   const isStream = typeof body === "object" && !(body instanceof Uint8Array);
   if (gone.aborted || (isStream && request.method === "HEAD")) {
@@ -137,12 +139,22 @@ async function send(
   response.once("finish", () => endRequest(request));
   if (request.method === "HEAD" || body === undefined) response.end();
   else if (!isStream) response.end(body);
-  else await sendItems(body, response, gone);
+  else await sendItems(body, response, gone, maxStallMs);
 }
 
-/** Sends items as fast as the client takes them. */
-async function sendItems(body: ItemsBody, response: ServerResponse, gone: AbortSignal): Promise<void> {
+/** Sends items as fast as the client takes them. A client that takes nothing for `maxStallMs` is cut off. */
+async function sendItems(
+  body: ItemsBody,
+  response: ServerResponse,
+  gone: AbortSignal,
+  maxStallMs: number,
+): Promise<void> {
   const stop = () => body.cancel();
+  let isWaiting = false;
+  // Node's timer begins anew with each byte that moves. A stream may be silent, but its client must take what there is.
+  response.setTimeout(maxStallMs, () => {
+    if (isWaiting) response.destroy();
+  });
   // A client whose machine has gone ends nothing: the stream may be silent for ever.
   response.socket?.setKeepAlive(true, keepAliveMs);
   gone.addEventListener("abort", stop, { once: true });
@@ -151,7 +163,9 @@ async function sendItems(body: ItemsBody, response: ServerResponse, gone: AbortS
     const bytes = await body.next();
     if (gone.aborted) return;
     if (bytes === undefined) break;
-    if (!response.write(bytes)) await drained(response);
+    isWaiting = !response.write(bytes);
+    if (isWaiting) await drained(response);
+    isWaiting = false;
   }
   gone.removeEventListener("abort", stop);
   response.end();

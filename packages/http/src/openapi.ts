@@ -12,14 +12,14 @@ import {
 import type { AnyMethod, AnyService, ErrorDeclaration, Implementation } from "cinnabar/standard";
 import { connectName, statusOfCode } from "./connect-codes.ts";
 import { isVoid } from "./json/form.ts";
-import type { RemoteService } from "./options.ts";
+import { allowedField, type RawMethod, type RemoteService } from "./options.ts";
 
 /** Options of `openApi`. Those of `httpHandler` with the same names fit as they are. */
 export interface OpenApiOptions {
   /** The services, as `httpHandler` takes them, or their contracts. */
   readonly services: readonly (AnyService | Implementation | RemoteService)[];
   /** The methods that are described. */
-  readonly allow: readonly string[];
+  readonly allow: readonly (string | RawMethod)[];
   /** Those of `allow` that GET calls, too. Default: none. */
   readonly safe?: readonly string[] | undefined;
   /** The path before the name of the service. Default: none. */
@@ -49,7 +49,7 @@ const serviceOf = checkedBy((where, name, value): AnyService => {
 
 const openApiFields = {
   services: required(list(serviceOf, 1)),
-  allow: required(list(text(3, 300), 1)),
+  allow: required(list(allowedField, 1)),
   safe: list(text(3, 300)),
   prefix: text(0, 300),
   title: required(text(1, 300)),
@@ -80,14 +80,15 @@ export function openApi(options: OpenApiOptions): OpenApiDocument {
       methods.set(`${service.name}/${name}`, [service.name, name, method]);
   const schemas: Record<string, Json> = { Error: errorSchema };
   const paths: Record<string, Json> = {};
-  for (const path of allow) {
+  for (const entry of allow) {
+    const path = entry.method;
     const found = methods.get(path);
     if (found === undefined) throw new TypeError(`openApi: allow names "${path}", which no service has`);
     const [service, name, method] = found;
-    const described = new DescribedMethod(service, name, method, schemas);
+    const described = new DescribedMethod(service, name, method, schemas, entry);
     paths[`${prefix}/${path}`] = {
       ...(safe.includes(path) ? { get: described.get() } : {}),
-      post: described.post(),
+      ...(entry.body === undefined ? { post: described.post() } : { put: described.put() }),
     };
   }
   return { openapi: "3.1.0", info: { title, version }, paths, components: { schemas } };
@@ -95,6 +96,21 @@ export function openApi(options: OpenApiOptions): OpenApiDocument {
 
 const reference = (name: string): Json => ({ $ref: `#/components/schemas/${name}` });
 const json = (schema: Json): Json => ({ "application/json": { schema } });
+
+/** Plain bytes. */
+const octets: Json = { "application/octet-stream": { schema: {} } };
+
+/** The schema of an object without some of its fields. */
+function without(schema: Json, names: readonly (string | undefined)[]): Json {
+  const { properties, required, ...others } = schema;
+  const isLeft = (name: string) => !names.includes(name);
+  const left = Object.entries((properties ?? {}) as Json).filter(([name]) => isLeft(name));
+  return {
+    ...others,
+    ...(properties === undefined ? {} : { properties: Object.fromEntries(left) }),
+    ...(Array.isArray(required) ? { required: required.filter(isLeft) } : {}),
+  };
+}
 
 /** Connect's error without declared data. */
 const errorSchema: Json = {
@@ -116,8 +132,16 @@ class DescribedMethod {
   readonly #name: string;
   readonly #method: AnyMethod;
   readonly #schemas: Record<string, Json>;
+  readonly #entry: RawMethod;
 
-  constructor(service: string, name: string, method: AnyMethod, schemas: Record<string, Json>) {
+  constructor(
+    service: string,
+    name: string,
+    method: AnyMethod,
+    schemas: Record<string, Json>,
+    entry: RawMethod,
+  ) {
+    this.#entry = entry;
     // Components have no slash in their names.
     this.#id = `${service.replaceAll("/", "_")}.${name}`;
     this.#service = service;
@@ -139,6 +163,16 @@ class DescribedMethod {
     return { ...this.#common("get", parameters), responses: this.#responses() };
   }
 
+  /** The body is the request's; all other fields are in the query. */
+  put(): Json {
+    const message = { name: "message", in: "query", content: json(this.#input()) };
+    return {
+      ...this.#common("put", [message]),
+      requestBody: { required: true, content: octets },
+      responses: this.#responses(),
+    };
+  }
+
   #common(verb: string, parameters: readonly Json[] = []): Json {
     const timeout = {
       name: "connect-timeout-ms",
@@ -147,7 +181,7 @@ class DescribedMethod {
       schema: { type: "integer", minimum: 1 },
     };
     return {
-      operationId: verb === "post" ? this.#id : `${this.#id}.${verb}`,
+      operationId: verb !== "get" ? this.#id : `${this.#id}.${verb}`,
       summary: this.#name,
       tags: [this.#service],
       parameters: [...parameters, timeout],
@@ -155,12 +189,15 @@ class DescribedMethod {
   }
 
   #input(): Json {
-    return this.#component("input", jsonSchemaOf(this.#method.input, "input"));
+    const { body, answer, offset } = this.#entry;
+    const schema = jsonSchemaOf(this.#method.input, "input");
+    return this.#component("input", without(schema, [body, answer, offset]));
   }
 
   #responses(): Json {
     const { kind, output, errors } = this.#method;
-    const schema = isVoid(output)
+    const hasNone = isVoid(output) || this.#entry.answer !== undefined;
+    const schema = hasNone
       ? { type: "object" }
       : this.#component(kind === "serverStream" ? "item" : "output", jsonSchemaOf(output, "output"));
     const success =
@@ -169,7 +206,9 @@ class DescribedMethod {
             description: "the items as events",
             content: { "text/event-stream": { schema } },
           }
-        : { description: "the output", content: json(schema) };
+        : this.#entry.answer === undefined
+          ? { description: "the output", content: json(schema) }
+          : { description: "the bytes", content: octets };
     const byStatus = new Map<number, [reason: string, declared: ErrorDeclaration][]>();
     for (const [reason, declared] of Object.entries(errors)) {
       const status = statusOfCode[declared.code];

@@ -20,6 +20,7 @@ import {
   type AnyService,
   type Client,
   type ClientOptions,
+  type Engine,
   type EngineOptions,
   type Implementation,
   Metadata,
@@ -38,6 +39,39 @@ export interface RemoteService {
   readonly peer: ServicePeer;
   /** Options of its client, such as `retry`, `timeoutMs` and `instance`. Default: those of `peer.client`. */
   readonly options?: ClientOptions | undefined;
+  /** The engine of the peer. Methods of `allow` with memory of the caller need it: byte streams and `bulk`. */
+  readonly engine?: Engine | undefined;
+}
+
+/**
+ * A method whose request or answer is plain bytes instead of JSON, such as a file. Fields that the body does not give
+ * come from the query: `?message={"name":"a"}`.
+ */
+export interface RawMethod {
+  /** Such as `files.v1/store`. */
+  readonly method: string;
+  /**
+   * The field of the input that is the body of the request: `bytes()`, `bulk("read")` or `bulkStream("read")`. PUT calls
+   * the method, and POST of `application/octet-stream`. Default: the input is JSON.
+   */
+  readonly body?: string | undefined;
+  /**
+   * The field that is the body of the answer: `bytes()` of the output, or `bulk("write")` or `bulkStream("write")` of the
+   * input. Default: the output, as JSON.
+   */
+  readonly answer?: string | undefined;
+  /**
+   * The field of the input, a number or a bigint, that receives where the bytes begin: the first byte of `range` or
+   * `content-range`, and 0 without such a header. Without this field a stream is read and dropped up to there.
+   */
+  readonly offset?: string | undefined;
+  /** The field of the output that says how many bytes of a `bulk("write")` are the answer. Default: all of them. */
+  readonly length?: string | undefined;
+  /**
+   * The most bytes of one body or `bulk`. Default: `limits.maxBodyBytes` where they are held in memory, and no bound for
+   * byte streams.
+   */
+  readonly maxBytes?: number | undefined;
 }
 
 /** What `clientOf` sees of a request. */
@@ -56,6 +90,8 @@ export interface HttpLimits {
   readonly maxBodyBytesInAll: number;
   /** How long a body may take, in milliseconds. Default 30,000. */
   readonly maxBodyMs: number;
+  /** How long the client of a stream or of plain bytes may neither send nor take anything, in milliseconds. Default 30,000. */
+  readonly maxStallMs: number;
   /** How deep JSON may be nested. Default 100. */
   readonly maxJsonDepth: number;
   /** The longest deadline that a client may set, in milliseconds. A longer one is cut. Default 300,000. */
@@ -74,10 +110,10 @@ export interface HttpOptions {
   /** The services: implementations that run in this process, and services of remote peers. */
   readonly services: readonly (Implementation | RemoteService)[];
   /**
-   * The methods that can be called, such as `greeter.v1/greet`. No other method can. They take no stream and
-   * no memory of the caller.
+   * The methods that can be called, such as `greeter.v1/greet`. No other method can. Methods with memory of the caller
+   * (`bulk`, byte streams) are named with the field that is the body: `{ method: "files.v1/store", body: "data" }`.
    */
-  readonly allow: readonly string[];
+  readonly allow: readonly (string | RawMethod)[];
   /**
    * Those of `allow` that change nothing. GET calls them, too: links, caches and pages of other origins may do so
    * without asking. `idempotent` is less: a second call does no harm, but the first one may. Default: none.
@@ -120,7 +156,9 @@ export interface HttpOptions {
 }
 
 /** The options with the defaults. */
-export interface ResolvedHttpOptions extends Omit<Complete<HttpOptions>, "cors" | "limits" | "clientOf"> {
+export interface ResolvedHttpOptions
+  extends Omit<Complete<HttpOptions>, "allow" | "cors" | "limits" | "clientOf"> {
+  readonly allow: readonly RawMethod[];
   readonly clientOf: HttpOptions["clientOf"];
   readonly cors: CorsOptions | undefined;
   readonly limits: HttpLimits;
@@ -132,6 +170,21 @@ const serviceField = checkedBy((where, name, value): Implementation | RemoteServ
   if (service !== undefined && typeof peer?.client === "function") return value as RemoteService;
   return fail(TypeError, where, name, "a result of implement(), or { service, peer }", value);
 });
+
+const rawFields = {
+  method: required(text(3, 300)),
+  body: text(1, 300),
+  answer: text(1, 300),
+  offset: text(1, 300),
+  length: text(1, 300),
+  maxBytes: integer(1, Number.MAX_SAFE_INTEGER),
+} satisfies FieldsOf<RawMethod>;
+
+/** An entry of `allow`. */
+export const allowedField = checkedBy(
+  (where, name, value): RawMethod =>
+    resolveNested(where, name, typeof value === "object" ? value : { method: value }, rawFields) as RawMethod,
+);
 
 const prefixField = checkedBy((where, name, value): string =>
   typeof value === "string" && /^(?:\/[\w.~-]+)*$/.test(value)
@@ -167,6 +220,7 @@ const limitFields = {
   maxBodyBytes: integer(1, 2 ** 31, 2 ** 20),
   maxBodyBytesInAll: integer(1, Number.MAX_SAFE_INTEGER, 64 * 2 ** 20),
   maxBodyMs: milliseconds({ fallback: 30_000 }),
+  maxStallMs: milliseconds({ fallback: 30_000 }),
   maxJsonDepth: integer(1, 1000, 100),
   maxTimeoutMs: milliseconds({ fallback: 300_000 }),
   maxRequests: integer(1, 1_000_000, 1024),
@@ -177,7 +231,7 @@ const limitFields = {
 
 const httpFields = {
   services: required(list(serviceField, 1)),
-  allow: required(list(text(3, 300), 1)),
+  allow: required(list(allowedField, 1)),
   safe: list(text(3, 300)),
   prefix: prefixField,
   requestHeaders: list(headerField, 0, 64),

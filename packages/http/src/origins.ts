@@ -22,10 +22,13 @@ const readable = new Set(["cache-control", "content-language", "content-type", "
 export class Origins {
   readonly #cors: CorsOptions | undefined;
   readonly #allowedHeaders: string;
+  readonly #allowedVerbs: string;
 
-  constructor(cors: CorsOptions | undefined, requestHeaders: readonly string[]) {
+  constructor(cors: CorsOptions | undefined, requestHeaders: readonly string[], hasBytes: boolean) {
     this.#cors = cors;
     const ours = ["content-type", "connect-protocol-version", "connect-timeout-ms", "x-user-agent"];
+    if (hasBytes) ours.push("content-range", "range");
+    this.#allowedVerbs = hasBytes ? "GET, POST, PUT" : "GET, POST";
     this.#allowedHeaders = [...new Set([...ours, ...requestHeaders])].join(", ");
   }
 
@@ -64,7 +67,7 @@ export class Origins {
       status: 204,
       headers: [
         ...this.#allowing(origin),
-        ["access-control-allow-methods", "GET, POST"],
+        ["access-control-allow-methods", this.#allowedVerbs],
         ["access-control-allow-headers", this.#allowedHeaders],
         ["access-control-max-age", String(this.#cors.maxAgeS ?? 7200)],
       ],

@@ -41,12 +41,17 @@ export function assertType(request: HttpRequest, types: readonly string[]): stri
       ["accept-post", wanted],
     ]);
   }
+  assertIdentity(request);
+  return found;
+}
+
+/** @throws Refusal for a body in an encoding. */
+export function assertIdentity(request: HttpRequest): void {
   for (const header of ["content-encoding", "connect-content-encoding"])
     if ((request.header(header) ?? "identity") !== "identity")
       throw new Refusal("unimplemented", "the content encoding must be identity", 501, [
         ["accept-encoding", "identity"],
       ]);
-  return found;
 }
 
 /** The one message of a body in Connect's envelopes. @throws Refusal for any other number, and a compressed one. */
@@ -78,12 +83,23 @@ export function messageOf(query: string, maxBytes: number): Uint8Array {
   return bytes;
 }
 
-/** The input of a method. @throws Refusal that says what of the message does not fit. */
-export function inputOf({ input }: HttpMethod, message: Uint8Array, maxDepth: number): unknown {
+/**
+ * The input of a method. `complete` gets the JSON before it is read.
+ *
+ * @throws Refusal that says what of the message does not fit.
+ */
+export function inputOf(
+  { input }: HttpMethod,
+  message: Uint8Array,
+  maxDepth: number,
+  complete?: (json: unknown) => unknown,
+): unknown {
   try {
     // A method without input takes no message, and the empty one that clients with Protobuf send.
     if (message.byteLength === 0 && input === undefined) return undefined;
-    const json = parseJson(message, maxDepth);
+    const isEmpty = message.byteLength === 0 && complete !== undefined;
+    const parsed = isEmpty ? {} : parseJson(message, maxDepth);
+    const json = complete === undefined ? parsed : complete(parsed);
     if (input !== undefined) return input.read(json);
     if (json === null || (typeof json === "object" && Object.keys(json).length === 0)) return undefined;
     throw new Refusal("invalid_argument", "the method takes no input, so the message must be {}");

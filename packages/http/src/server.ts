@@ -9,7 +9,9 @@ import { type HttpMethod, Methods } from "./methods.ts";
 import { OpenRequests } from "./open-requests.ts";
 import type { ResolvedHttpOptions } from "./options.ts";
 import { Origins } from "./origins.ts";
-import { assertType, enveloped, inputOf, messageOf, timeoutOf } from "./request.ts";
+import { RawCall } from "./raw-call.ts";
+import type { RawForm } from "./raw-form.ts";
+import { assertIdentity, assertType, enveloped, inputOf, messageOf, timeoutOf } from "./request.ts";
 import { endId, envelopes, StreamCall, serverSentEvents } from "./streams.ts";
 
 /** The headers of each answer, beside its own: no browser guesses a type. */
@@ -39,7 +41,8 @@ export class HttpServer {
     const { limits } = options;
     this.#options = options;
     this.#methods = new Methods(options);
-    this.#origins = new Origins(options.cors, options.requestHeaders);
+    const hasBytes = options.allow.some(({ body, answer }) => (body ?? answer) !== undefined);
+    this.#origins = new Origins(options.cors, options.requestHeaders, hasBytes);
     this.#bodies = new BodyReader(limits);
     this.#requests = new OpenRequests(limits.maxRequests, limits.maxRequestsByClient);
     this.#streams = new OpenRequests(limits.maxStreams, limits.maxStreamsByClient);
@@ -50,6 +53,12 @@ export class HttpServer {
     return this.#methods.close();
   }
 
+  /** How long a client may leave bytes of a stream untaken, in milliseconds. */
+  get maxStallMs(): number {
+    return this.#options.limits.maxStallMs;
+  }
+
+  /** Answers a request. It never rejects. */
   async answer(request: HttpRequest): Promise<HttpAnswer> {
     let answer: HttpAnswer;
     try {
@@ -74,10 +83,11 @@ export class HttpServer {
     this.#origins.assertAllowed(request);
     const method = this.#methods.find(request.path);
     if (method === undefined) throw new Refusal("unimplemented", "there is no such method", 404);
-    if (!(isGet && method.isSafe) && request.method !== "POST") {
-      const verbs = method.isSafe ? "GET, HEAD, POST" : "POST";
+    if (!method.verbs.includes(request.method)) {
+      const verbs = method.verbs.join(", ");
       throw new Refusal("unimplemented", `the method takes ${verbs}`, 405, [["allow", verbs]]);
     }
+    if (method.raw !== undefined) return this.#raw(method, method.raw, request, isGet);
     if (method.kind === "serverStream") return this.#stream(method, request, isGet);
     const end = this.#requests.begin(this.#clientOf(request));
     try {
@@ -107,7 +117,7 @@ export class HttpServer {
 
   async #call(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
     if (!isGet) assertType(request, ["application/json"]);
-    const { input, options } = await this.#read(method, request, (bytes) => bytes);
+    const { input, options } = await this.#read(method, request, isGet);
     let headers: Metadata | undefined;
     let trailers: Metadata | undefined;
     const onHeaders = (received: Metadata) => {
@@ -129,6 +139,25 @@ export class HttpServer {
     }
   }
 
+  async #raw(method: HttpMethod, raw: RawForm, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
+    if (request.method === "PUT") assertIdentity(request);
+    else if (!isGet)
+      assertType(request, [raw.body === undefined ? "application/json" : "application/octet-stream"]);
+    const { limits } = this.#options;
+    const onEnd = this.#streams.begin(this.#clientOf(request));
+    try {
+      const call = new RawCall(method, raw, request, { bodies: this.#bodies, limits, onEnd });
+      const isInQuery = isGet || raw.body !== undefined;
+      const { input, options } = await this.#read(method, request, isInQuery, (json) => call.complete(json));
+      // Many bytes take longer than a call.
+      const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? limits.maxTimeoutMs;
+      return await call.answer(input, { ...options, timeoutMs });
+    } catch (error) {
+      onEnd();
+      throw error;
+    }
+  }
+
   async #stream(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
     if (isGet && request.header("last-event-id") === endId)
       return { status: 204, headers: [], body: undefined };
@@ -139,11 +168,7 @@ export class HttpServer {
     let end = () => {};
     try {
       end = this.#streams.begin(this.#clientOf(request));
-      const { input, options } = await this.#read(
-        method,
-        request,
-        isEnveloped ? enveloped : (bytes) => bytes,
-      );
+      const { input, options } = await this.#read(method, request, isGet, undefined, isEnveloped);
       const open = await method.function();
       const call = new StreamCall(
         form,
@@ -164,21 +189,27 @@ export class HttpServer {
     }
   }
 
-  /** Reads the message of a request, by the method's schema. @throws Refusal that says what does not fit. */
+  /**
+   * Reads the message of a request, by the method's schema. `complete` gets its JSON before.
+   *
+   * @throws Refusal that says what does not fit.
+   */
   async #read(
     method: HttpMethod,
     request: HttpRequest,
-    unwrap: (body: Uint8Array) => Uint8Array,
+    isInQuery: boolean,
+    complete?: (json: unknown) => unknown,
+    isEnveloped = false,
   ): Promise<CallInput> {
     const startMs = performance.now();
     const { limits, requestHeaders } = this.#options;
     const timeoutMs = timeoutOf(request, limits.maxTimeoutMs);
     const metadata = metadataOf(request, requestHeaders);
-    const message =
-      request.method === "POST"
-        ? unwrap(await this.#bodies.read(request, timeoutMs))
-        : messageOf(request.query, limits.maxBodyBytes);
-    const input = inputOf(method, message, limits.maxJsonDepth);
+    const body = isInQuery
+      ? messageOf(request.query, limits.maxBodyBytes)
+      : await this.#bodies.read(request, timeoutMs);
+    const message = isEnveloped ? enveloped(body) : body;
+    const input = inputOf(method, message, limits.maxJsonDepth, complete);
     const leftMs = timeoutMs === undefined ? undefined : timeoutMs - (performance.now() - startMs);
     const options = {
       ...(leftMs === undefined ? {} : { timeoutMs: Math.max(1, leftMs) }),

@@ -62,6 +62,8 @@ export const Counter = service("counter.v1", {
   }),
   /** Items of 10 kB without an end. */
   endless: serverStream({ output: z.string() }),
+  /** An item, and a second when `endless` has ended. */
+  quiet: serverStream({ output: z.string() }),
   collect: clientStream({ items: Item, output: z.int() }),
 });
 
@@ -92,6 +94,11 @@ export function counter() {
       } finally {
         over();
       }
+    },
+    async *quiet() {
+      yield "first";
+      await seen.isOver;
+      yield "second";
     },
     collect: () => 0,
   });

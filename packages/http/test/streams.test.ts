@@ -1,6 +1,8 @@
 import { execFile } from "node:child_process";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
+import { type AddressInfo, connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import type { ItemStream } from "cinnabar";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -12,10 +14,11 @@ const run = promisify(execFile);
 const base = "http://localhost/counter.v1";
 const count = "counter.v1/count";
 const endless = "counter.v1/endless";
+const quiet = "counter.v1/quiet";
 
 function serve(options: Partial<HttpOptions> = {}) {
   const { implementation, seen } = counter();
-  const allow = [count, endless];
+  const allow = [count, endless, quiet];
   const handler = httpHandler({ services: [implementation], allow, safe: allow, ...options });
   onTestFinished(() => handler.close());
   return { handler, seen };
@@ -265,6 +268,38 @@ describe("a stream over node:http", () => {
     };
     await expect.poll(isFree).toBe(200);
   });
+
+  it.each(["HTTP/1.1", "HTTP/2"])(
+    "cuts off a client of %s that takes nothing, and no silent stream",
+    async (version) => {
+      const { handler, seen } = serve({ limits: { maxStallMs: 300 } });
+      const listener = toNodeHandler(handler);
+      const server = version === "HTTP/2" ? createHttp2Server(listener) : createServer(listener);
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      onTestFinished(() => void server.close());
+      const { port } = server.address() as AddressInfo;
+      if (version === "HTTP/2") {
+        const session = connectHttp2(`http://127.0.0.1:${port}`);
+        onTestFinished(() => session.destroy());
+        session.on("error", () => {});
+        const stream = session.request({ ":path": "/counter.v1/endless" });
+        stream.on("error", () => {});
+        const silent = session.request({ ":path": "/counter.v1/quiet" });
+        const all = text(silent);
+        await seen.isOver;
+        expect(await all).toContain("event: end");
+      } else {
+        const all = fetch(`http://127.0.0.1:${port}/counter.v1/quiet`).then((response) => response.text());
+        const socket = connect(port, "127.0.0.1");
+        onTestFinished(() => void socket.destroy());
+        socket.on("error", () => {});
+        socket.pause();
+        socket.write("GET /counter.v1/endless HTTP/1.1\r\nhost: x\r\n\r\n");
+        await seen.isOver;
+        expect(await all).toContain("event: end");
+      }
+    },
+  );
 
   it("makes no more items than the client takes, and stops when the client goes away", async () => {
     const { url, seen } = await listen();

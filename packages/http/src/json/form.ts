@@ -27,16 +27,20 @@ export class JsonForm {
     // `fields` reads schemas of any library, and runs in browsers.
     const described = fields({ of: schema }) as unknown as Described;
     const json = described["~standard"].jsonSchema[side]().properties.of;
-    const text = JSON.stringify(json);
-    this.#schema = special.test(text) ? json : undefined;
+    this.#schema = special.test(JSON.stringify(json)) ? json : undefined;
     this.#path = path;
-    this.hasMemory = memory.test(text);
+    this.hasMemory = holdsMemory(json);
   }
 
   /** @throws JsonValueError that names the path; TooLong for a schema that takes too long to read. */
   read(json: unknown): unknown {
     return this.#schema === undefined ? json : valueOfJson(json, this.#schema, this.#path);
   }
+}
+
+/** Whether values of a schema hold memory, or a handle of it. */
+export function holdsMemory(schema: JsonSchema): boolean {
+  return memory.test(JSON.stringify(schema));
 }
 
 /** Whether a method declares no value here. The brand is global, so that copies of `cinnabar` recognise it. */
