@@ -23,6 +23,7 @@ export async function makeReference() {
   );
   await writeReference([`${root}packages/inspect/src/index.ts`], "api/inspect-package", "cinnabar-inspect");
   await writeReference([`${root}packages/lanes/src/index.ts`], "api/lanes", "cinnabar-lanes");
+  await writeReference([`${root}packages/nest/src/index.ts`], "api/nest", "cinnabar-nest");
   await writeReference([`${root}packages/nvme/src/index.ts`], "api/nvme", "cinnabar-nvme");
   await writeReference(
     [`${root}packages/nvme/src/rdma/queue-pairs.ts`],

@@ -94,7 +94,7 @@ export function whyNativeFailed(output) {
 }
 
 /** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. Those that others need come first. */
-const otherPackages = ["bulk", "http", "lanes", "group", "inspect", "nvme", "otel"];
+const otherPackages = ["bulk", "http", "lanes", "group", "inspect", "nest", "nvme", "otel"];
 
 /**
  * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and

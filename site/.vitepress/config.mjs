@@ -115,6 +115,7 @@ function reference() {
     group: "cinnabar-group",
     http: "cinnabar-http",
     "inspect-package": "cinnabar-inspect",
+    nest: "cinnabar-nest",
     nvme: "cinnabar-nvme",
     "queue-pairs": "cinnabar-nvme/queue-pairs",
     otel: "cinnabar-otel",

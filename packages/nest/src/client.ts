@@ -1,0 +1,230 @@
+import { ClientProxy, type ReadPacket, type WritePacket } from "@nestjs/microservices";
+import { anything, required, resolveOptions } from "cinnabar/options";
+import {
+  type AnyMethod,
+  type AnyService,
+  type BalancedPeer,
+  type ClientOptions,
+  type ConnectOptions,
+  Engine,
+  type EngineOptions,
+  Metadata,
+  type Peer,
+  RpcError,
+  unary,
+} from "cinnabar/standard";
+import { Observable } from "rxjs";
+import { CinnabarRecord } from "./call-record.ts";
+import { NestMessages } from "./messages.ts";
+
+/** The peer of a client: it gives typed clients, and says how the connection is. */
+export type CinnabarPeer = Peer | BalancedPeer;
+
+/** Options of `CinnabarClient`. */
+export interface CinnabarClientOptions {
+  /** The URL of the server, or those of its replicas, among which the calls are balanced. */
+  readonly url: string | readonly string[];
+  /** The contracts whose methods `send` and `emit` call as `service/method`. Other patterns need none. */
+  readonly services?: readonly AnyService[] | undefined;
+  /** The engine to call with; its owner closes it. Default: the client opens one of its own with these options. */
+  readonly engine?: Engine | EngineOptions | undefined;
+  /** Options of the connection to one URL. Default: those of `engine.connect`. */
+  readonly connect?: ConnectOptions | undefined;
+  /** Options of every call, such as `timeoutMs`, `retry` and `metadata`. Default: those of `peer.client`. */
+  readonly client?: ClientOptions | undefined;
+}
+
+// What they hold is checked where it is used.
+const clientFields = {
+  url: required(anything<string | readonly string[]>()),
+  services: anything<readonly AnyService[]>(),
+  engine: anything<Engine | EngineOptions>(),
+  connect: anything<ConnectOptions>(),
+  client: anything<ClientOptions>(),
+};
+
+type Kind = "unary" | "serverStream" | "clientStream" | "duplexStream" | "oneWay";
+type Status = "connected" | "closed";
+
+/** A method that `send` or `emit` calls. */
+interface Target {
+  readonly kind: Kind;
+  readonly takesNothing: boolean;
+  readonly call: (...args: unknown[]) => unknown;
+}
+
+/** The client of patterns without a contract. */
+interface Messages {
+  readonly send: Target["call"];
+  readonly emit: Target["call"];
+}
+
+/** The schema of methods without input. */
+const nothing: unknown = unary().input;
+
+/**
+ * The client proxy. `send` is cold: each subscription is a call, and unsubscribing cancels it at the server, too. Where
+ * speed or types matter, use a typed client of the peer, which `connect` gives.
+ *
+ * @example
+ * ClientsModule.register([
+ *   { name: "GREETER", customClass: CinnabarClient, options: { url: "tcp://127.0.0.1:7400", services: [Greeter] } },
+ * ]);
+ */
+export class CinnabarClient extends ClientProxy<Record<string, never>, Status> {
+  readonly #options: CinnabarClientOptions;
+  readonly #targets = new Map<string, Target>();
+  #engine: Engine | undefined;
+  #peer: CinnabarPeer | undefined;
+  #opening: Promise<CinnabarPeer> | undefined;
+  #messages: Messages | undefined;
+
+  constructor(options: CinnabarClientOptions) {
+    super();
+    this.#options = resolveOptions("CinnabarClient", options, clientFields);
+  }
+
+  /**
+   * Connects, and resolves to the peer. Calls connect by themselves.
+   *
+   * @throws Rejects with RpcError `unavailable` when the server cannot be reached; the next call tries again.
+   */
+  connect(): Promise<CinnabarPeer> {
+    this.#opening ??= this.#open().catch((error: unknown) => {
+      this.#opening = undefined;
+      throw error;
+    });
+    return this.#opening;
+  }
+
+  async #open(): Promise<CinnabarPeer> {
+    const { url, services = [], engine, connect, client } = this.#options;
+    const isOwn = !(engine instanceof Engine);
+    const used = isOwn ? await Engine.open(engine) : engine;
+    try {
+      const peer = await (typeof url === "string" ? used.connect(url, connect) : used.connect(url));
+      for (const service of services) {
+        const functions = peer.client(service, client) as Record<string, Target["call"]>;
+        for (const [name, method] of Object.entries(service.methods)) {
+          const call = functions[name] as Target["call"];
+          const { kind, input } = method as AnyMethod;
+          this.#targets.set(`${service.name}/${name}`, { kind, takesNothing: input === nothing, call });
+        }
+      }
+      this.#messages = peer.client(NestMessages, client) as unknown as Messages;
+      if (isOwn) this.#engine = used;
+      this.#peer = peer;
+      this._status$.next("connected");
+      return peer;
+    } catch (error) {
+      if (isOwn) await used.close();
+      throw error;
+    }
+  }
+
+  /** Closes the connection; calls in flight fail. A later call connects again. */
+  async close(): Promise<void> {
+    const peer = await this.#opening?.catch(() => undefined);
+    const engine = this.#engine;
+    this.#opening = undefined;
+    this.#peer = undefined;
+    this.#engine = undefined;
+    this.#messages = undefined;
+    this.#targets.clear();
+    await peer?.close();
+    await engine?.close();
+    if (peer !== undefined) this._status$.next("closed");
+  }
+
+  /** The peer, once connected. */
+  unwrap<T = CinnabarPeer>(): T {
+    if (this.#peer === undefined) throw new Error("CinnabarClient: connect() first");
+    return this.#peer as T;
+  }
+
+  /** @inheritDoc */
+  override send<Result = unknown, Input = unknown>(pattern: unknown, data: Input): Observable<Result> {
+    // Without a connection, and for what Nest refuses, the way of Nest.
+    if (
+      this.#peer === undefined ||
+      pattern === undefined ||
+      pattern === null ||
+      data === undefined ||
+      data === null
+    )
+      return super.send(pattern, data);
+    return new Observable<Result>((observer) => {
+      // Only Nest 12 has it, with its hook for instrumentation.
+      const packet = this.createPacket === undefined ? { pattern, data } : this.createPacket(pattern, data);
+      return this.publish(packet, this.createObserver(observer));
+    });
+  }
+
+  protected publish(packet: ReadPacket, callback: (packet: WritePacket) => void): () => void {
+    const { data, options } = contentOf(packet);
+    const gone = new AbortController();
+    let isOver = false;
+    const settle = (answer: WritePacket) => {
+      if (isOver) return;
+      isOver = answer.isDisposed === true || answer.err !== undefined;
+      callback(answer);
+    };
+    const fail = (err: unknown) =>
+      settle({ err: err ?? new RpcError({ code: "unknown", message: "no error" }) });
+    try {
+      const { target, input } = this.#find(packet.pattern, data);
+      const { input: opening, ...rest } = options;
+      const callOptions = { ...rest, signal: gone.signal };
+      const hasItems = target.kind === "clientStream" || target.kind === "duplexStream";
+      const first = hasItems ? opening : input;
+      const args = target.takesNothing ? [] : [first];
+      const answer = target.call(...args, ...(hasItems ? [input] : []), callOptions);
+      if (target.kind === "serverStream" || target.kind === "duplexStream")
+        void drain(answer as AsyncIterable<unknown>, settle).catch(fail);
+      else (answer as Promise<unknown>).then((response) => settle({ response, isDisposed: true }), fail);
+    } catch (error) {
+      fail(error);
+    }
+    return () => {
+      if (isOver) return;
+      isOver = true;
+      gone.abort();
+    };
+  }
+
+  protected async dispatchEvent<T = unknown>(packet: ReadPacket): Promise<T> {
+    const { data, options } = contentOf(packet);
+    const { input: _, ...callOptions } = options;
+    const target = this.#targets.get(this.normalizePattern(packet.pattern));
+    const call = target?.call ?? this.#messages?.emit;
+    if (call === undefined) throw new Error("CinnabarClient: connect() first");
+    if (target === undefined)
+      return (await call({ pattern: this.normalizePattern(packet.pattern), data }, callOptions)) as T;
+    return (await call(...(target.takesNothing ? [] : [data]), callOptions)) as T;
+  }
+
+  #find(pattern: ReadPacket["pattern"], data: unknown): { readonly target: Target; readonly input: unknown } {
+    const route = this.normalizePattern(pattern);
+    const target = this.#targets.get(route);
+    if (target !== undefined) return { target, input: data };
+    const call = this.#messages?.send;
+    if (call === undefined) throw new Error("CinnabarClient: connect() first");
+    return { target: { kind: "serverStream", takesNothing: false, call }, input: { pattern: route, data } };
+  }
+}
+
+async function drain(items: AsyncIterable<unknown>, settle: (answer: WritePacket) => void): Promise<void> {
+  for await (const response of items) settle({ response });
+  settle({ isDisposed: true });
+}
+
+/** The data of a packet with the options of its call. The packet's metadata are those of Nest's instrumentation. */
+function contentOf({ data, metadata }: ReadPacket): { data: unknown; options: CinnabarRecord["options"] } {
+  const record = data instanceof CinnabarRecord ? data : undefined;
+  const options = record?.options ?? {};
+  const content: unknown = record === undefined ? data : record.data;
+  if (metadata === undefined) return { data: content, options };
+  const all = new Metadata(options.metadata);
+  for (const [name, value] of Object.entries(metadata)) if (!all.has(name)) all.set(name, value);
+  return { data: content, options: { ...options, metadata: all } };
+}
