@@ -111,6 +111,7 @@ export function compiled({ page, text }: Module): string {
     compilerOptions: {
       target: ts.ScriptTarget.ES2022,
       module: ts.ModuleKind.ESNext,
+      experimentalDecorators: true,
       rewriteRelativeImportExtensions: true,
     },
   }).outputText;

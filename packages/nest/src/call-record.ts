@@ -21,9 +21,6 @@ export class CinnabarRecord<T = unknown> {
 
 /**
  * Data with the options of one call, as the record builders of Nest's other transports.
- *
- * @example
- * client.send("greeter.v1/greet", cinnabarRecord({ name: "Ada" }, { timeoutMs: 200, metadata: { "x-tenant": "a" } }));
  */
 export function cinnabarRecord<T>(data: T, options: RecordOptions): CinnabarRecord<T> {
   return new CinnabarRecord(data, options);

@@ -10,7 +10,6 @@ import {
   type EngineOptions,
   Metadata,
   type Peer,
-  RpcError,
   unary,
 } from "cinnabar/standard";
 import { Observable } from "rxjs";
@@ -44,7 +43,6 @@ const clientFields = {
 };
 
 type Kind = "unary" | "serverStream" | "clientStream" | "duplexStream" | "oneWay";
-type Status = "connected" | "closed";
 
 /** A method that `send` or `emit` calls. */
 interface Target {
@@ -65,13 +63,8 @@ const nothing: unknown = unary().input;
 /**
  * The client proxy. `send` is cold: each subscription is a call, and unsubscribing cancels it at the server, too. Where
  * speed or types matter, use a typed client of the peer, which `connect` gives.
- *
- * @example
- * ClientsModule.register([
- *   { name: "GREETER", customClass: CinnabarClient, options: { url: "tcp://127.0.0.1:7400", services: [Greeter] } },
- * ]);
  */
-export class CinnabarClient extends ClientProxy<Record<string, never>, Status> {
+export class CinnabarClient extends ClientProxy {
   readonly #options: CinnabarClientOptions;
   readonly #targets = new Map<string, Target>();
   #engine: Engine | undefined;
@@ -169,8 +162,7 @@ export class CinnabarClient extends ClientProxy<Record<string, never>, Status> {
       isOver = answer.isDisposed === true || answer.err !== undefined;
       callback(answer);
     };
-    const fail = (err: unknown) =>
-      settle({ err: err ?? new RpcError({ code: "unknown", message: "no error" }) });
+    const fail = (err: unknown) => settle({ err });
     try {
       const { target, input } = this.#find(packet.pattern, data);
       const { input: opening, ...rest } = options;

@@ -8,10 +8,6 @@ export interface ClosableApp {
  * calls in flight end before `onModuleDestroy`. Nest's `enableShutdownHooks` destroys modules first and drains
  * afterwards; do not use both. The process ends by itself with status 0, or 1 if `close()` fails. A second signal ends
  * it at once. Dispose of the result to remove the listeners.
- *
- * @example
- * await app.listen();
- * closeAppOnSignals(app);
  */
 export function closeAppOnSignals(
   app: ClosableApp,

@@ -25,9 +25,6 @@ export class CinnabarContext<C extends CallContext = CallContext> extends BaseRp
 /**
  * The call of a handler, as a parameter. Methods of a `@CinnabarService` have it as their second parameter without a
  * decorator.
- *
- * @example
- * ＠MessagePattern("sum") sum(@Payload() numbers: number[], @Call() call: CallContext) {}
  */
 export const Call = createParamDecorator(
   (_: unknown, context: ExecutionContext): CallContext =>

@@ -57,20 +57,13 @@ const ownFields = {
   maxQueuedItems: integer(1, 1_000_000, 16_384),
 } satisfies FieldsOf<Pick<CinnabarServerOptions, "graceMs" | "maxQueuedItems">>;
 
-type Status = "listening" | "closed";
 type Run = MessageHandler<unknown, BaseRpcContext, unknown>;
 
 /**
  * The transport strategy. It serves the controllers of a contract under the contract's names, so that any client of
  * Cinnabar calls them, and all other patterns for `CinnabarClient`.
- *
- * @example
- * const app = await NestFactory.createMicroservice(AppModule, {
- *   strategy: new CinnabarServer({ listen: "tcp://0.0.0.0:7400" }),
- * });
- * await app.listen();
  */
-export class CinnabarServer extends Server<Record<string, never>, Status> implements CustomTransportStrategy {
+export class CinnabarServer extends Server implements CustomTransportStrategy {
   override readonly transportId: symbol = cinnabarTransport;
   readonly #engineOptions: EngineOptions;
   readonly #graceMs: number;

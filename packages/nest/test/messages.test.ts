@@ -286,23 +286,26 @@ describe("a client proxy with contracts", () => {
   });
 
   // Nest 11 has no such hook.
-  it.runIf("setOnDispatchHook" in ClientProxy.prototype)("sends the metadata that Nest's instrumentation sets", async () => {
-    const seen: unknown[] = [];
-    @Controller()
-    class C {
-      @MessagePattern("trace")
-      trace(@Payload() _: unknown, @Call() call: CallContext) {
-        seen.push(call.metadata.get("x-trace"), call.metadata.get("x-own"));
+  it.runIf("setOnDispatchHook" in ClientProxy.prototype)(
+    "sends the metadata that Nest's instrumentation sets",
+    async () => {
+      const seen: unknown[] = [];
+      @Controller()
+      class C {
+        @MessagePattern("trace")
+        trace(@Payload() _: unknown, @Call() call: CallContext) {
+          seen.push(call.metadata.get("x-trace"), call.metadata.get("x-own"));
+        }
       }
-    }
-    const url = address();
-    await serve([C], { strategy: new CinnabarServer({ listen: url }) });
-    const client = clientOf(url);
-    client.setOnDispatchHook((packet) => {
-      packet.metadata = { "x-trace": "t1", "x-own": "hook" };
-    });
-    const record = cinnabarRecord(1, { metadata: { "x-own": "mine" } });
-    await lastValueFrom(client.send("trace", record), { defaultValue: undefined });
-    expect(seen).toEqual(["t1", "mine"]);
-  });
+      const url = address();
+      await serve([C], { strategy: new CinnabarServer({ listen: url }) });
+      const client = clientOf(url);
+      client.setOnDispatchHook((packet) => {
+        packet.metadata = { "x-trace": "t1", "x-own": "hook" };
+      });
+      const record = cinnabarRecord(1, { metadata: { "x-own": "mine" } });
+      await lastValueFrom(client.send("trace", record), { defaultValue: undefined });
+      expect(seen).toEqual(["t1", "mine"]);
+    },
+  );
 });
