@@ -12,8 +12,6 @@ export const Hold = service("bench.hold.v1", {
 /** More requests in flight at one server than are ever asked for. */
 export const limits = {
   maxRequests: 1_040_000,
-  maxRequestsInAll: 1_000_000_000,
-  maxSessions: 20_000,
-  // Simulated peers of one engine are one peer.
-  maxSessionsByPeer: 20_000,
+  // Simulated peers of one engine are one peer, which may have a quarter of the sessions.
+  maxSessions: 80_000,
 };

@@ -2,9 +2,11 @@ import { describe, expect, it } from "vitest";
 import {
   deriveLimits,
   type EngineLimits,
+  type LimitOptions,
   leastDecodedBytes,
   leastMemoryBytes,
 } from "../base/flow/engine-limits.ts";
+import { maxTimeoutMs } from "../base/options/options.ts";
 import { smallInputBytes } from "../session/calls/incoming-calls.ts";
 import { leastWindowBytes } from "../session/streams/item-arrivals.ts";
 import { stagingPoolBytes } from "../transfer/staging.ts";
@@ -94,14 +96,14 @@ describe("what peers can make an engine hold", () => {
 });
 
 describe("the limits of an engine", () => {
-  const opened = async (limits: Partial<EngineLimits>): Promise<EngineLimits> => {
-    await using engine = await Engine.open({ limits });
+  const opened = async (limits: LimitOptions, heartbeatMs?: number): Promise<EngineLimits> => {
+    await using engine = await Engine.open({ limits, heartbeatMs });
     return engine.limits;
   };
 
   it("follow the budget that is given, and each can be set beside it, beyond it too", async () => {
-    const limits = await opened({ memoryBytes: 100 * mebi, maxPullBytes: gibi });
-    expect(limits).toEqual({ ...deriveLimits(100 * mebi, gibi), maxPullBytes: gibi });
+    const limits = await opened({ memoryBytes: 100 * mebi, maxPoolBytes: gibi });
+    expect(limits).toEqual({ ...deriveLimits(100 * mebi, gibi), maxPoolBytes: gibi });
   });
 
   it("keep what belongs together", async () => {
@@ -110,16 +112,29 @@ describe("the limits of an engine", () => {
     const memoryBytes = 100 * mebi;
     expect(await opened({ memoryBytes, maxRequests: 5000 })).toMatchObject({ maxRequestsInAll: 5000 });
     expect(await opened({ memoryBytes, maxRequests: 100 })).toMatchObject({ maxRequestsInAll });
-    expect(await opened({ memoryBytes, maxRequestsInAll: 10 })).toMatchObject({ maxRequests: 10 });
-    expect(await opened({ memoryBytes, maxSessions: 5000 })).toMatchObject({ maxConnections: 10_000 });
-    await expect(opened({ maxRequests: 100, maxRequestsInAll: 10 })).rejects.toThrow(
-      "limits.maxRequestsInAll is 10, it must be at least maxRequests 100",
-    );
+    expect(await opened({ memoryBytes, maxSessions: 5000 })).toMatchObject({
+      maxConnections: 10_000,
+      maxSessionsByPeer: 1250,
+    });
+    expect(await opened({ memoryBytes, maxSessions: 10 })).toMatchObject({
+      maxConnections: 200,
+      maxSessionsByPeer: 25,
+    });
     const half = 5 * mebi;
     expect(await opened({ memoryBytes, maxValueBytes: half })).toMatchObject({ maxValueBytes: half });
     await expect(opened({ memoryBytes, maxValueBytes: half + 1 })).rejects.toThrow(
       "limits.maxValueBytes is 5242881, it must be at most 5242880, half of maxDecodedBytes; raise memoryBytes",
     );
+  });
+
+  it("give a link with a slow heartbeat more time, and one with a fast heartbeat no less", async () => {
+    const times = async (heartbeatMs: number) => {
+      const { maxBodyStallMs, maxIdleConnectionMs, maxReplayMs } = await opened({}, heartbeatMs);
+      return [maxBodyStallMs, maxIdleConnectionMs, maxReplayMs];
+    };
+    expect(await times(100)).toEqual([10_000, 30_000, 60_000]);
+    expect(await times(5_000)).toEqual([50_000, 150_000, 300_000]);
+    expect(await times(maxTimeoutMs)).toEqual([maxTimeoutMs, maxTimeoutMs, maxTimeoutMs]);
   });
 
   it.each<[object, string]>([
@@ -134,6 +149,6 @@ describe("the limits of an engine", () => {
     ],
     [{ memoryByte: 2 ** 30 }, 'unknown option "limits.memoryByte"; did you mean "limits.memoryBytes"?'],
   ])("reject %j", async (limits, message) => {
-    await expect(Engine.open({ limits: limits as Partial<EngineLimits> })).rejects.toThrow(message);
+    await expect(Engine.open({ limits: limits as LimitOptions })).rejects.toThrow(message);
   });
 });

@@ -130,7 +130,9 @@ export interface EngineOptionsOf<E> {
 }
 
 /** The options of an engine in force, without functions, keys and services. */
-export type EngineSettings = Resolved<typeof settingFields>;
+export type EngineSettings = WithLimits<Resolved<typeof settingFields>>;
+
+type WithLimits<O> = Omit<O, "limits"> & { readonly limits: EngineLimits };
 
 /** The settings among the options. */
 export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
@@ -144,18 +146,10 @@ const limitFields = {
   memoryBytes: integer(leastMemoryBytes, Number.MAX_SAFE_INTEGER),
   maxBodyBytes: integer(1024, 0xffff_ffff),
   maxValueBytes: integer(64 * 1024, mostHeapBytes),
-  maxPullBytes: integer(1024, Number.MAX_SAFE_INTEGER),
-  maxOfferBytes: integer(1024, Number.MAX_SAFE_INTEGER),
-  maxBodyStallMs: milliseconds({ low: 100 }),
   // The slots of control methods follow.
   maxRequests: integer(1, 2 ** 20 - builtinSlots),
-  maxRequestsInAll: integer(1, 1_000_000_000),
-  maxIdleConnectionMs: milliseconds({ low: 100 }),
   maxSessions: integer(1, 1_000_000),
-  maxSessionsByPeer: integer(1, 1_000_000),
   maxPoolBytes: integer(4096, Number.MAX_SAFE_INTEGER),
-  maxReplayCalls: integer(1, 10_000_000),
-  maxReplayMs: milliseconds({ low: 1 }),
 } satisfies FieldsOf<Pick<EngineLimits, SettableLimit>>;
 
 /** The options that are plain values. */
@@ -166,7 +160,7 @@ const settingFields = {
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
   slowCallMs: milliseconds({ low: 0, fallback: Number.POSITIVE_INFINITY }),
   measureLatency: boolean(true),
-  limits: completed(group(limitFields), completeLimits),
+  limits: group(limitFields),
   admission: completed(group(admissionFields), (options, where, name) => {
     assertHandlersBounded(`${where}: ${name}`, options);
     return completeAdmission(options);
@@ -205,34 +199,36 @@ const engineFields = {
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 
 /** The options with the defaults, without the served implementations. */
-export type ResolvedEngineOptions = Omit<Resolved<typeof engineFields>, "serve">;
+export type ResolvedEngineOptions = WithLimits<Omit<Resolved<typeof engineFields>, "serve">>;
+
+/** A key of `limits` for tests: the values of any limits, in force as they are. */
+export const exactLimits = Symbol.for("cinnabar.exactLimits");
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
 export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedEngineOptions {
-  const { serve: _, ...resolved } = resolveOptions("Engine.open", options, engineFields);
-  return resolved;
+  const where = "Engine.open";
+  const { serve: _, limits, ...resolved } = resolveOptions(where, options, engineFields);
+  const exact = (options.limits as { [exactLimits]?: Partial<EngineLimits> } | undefined)?.[exactLimits];
+  return { ...resolved, limits: { ...completeLimits(where, limits, resolved.heartbeatMs), ...exact } };
 }
 
-/** The given limits, and the limits that derive from the budget. */
-function completeLimits(limits: Resolved<typeof limitFields>, where: string, name: string): EngineLimits {
+/** The given limits, and the limits that derive from them. */
+function completeLimits(where: string, limits: LimitOptions, heartbeatMs: number): EngineLimits {
   const memory = processMemory();
-  const derived = deriveLimits(limits.memoryBytes ?? defaultMemoryBytes(memory), memory.heapBytes);
-  const { maxRequests, maxRequestsInAll, maxSessions = 0 } = limits;
-  if (maxRequests !== undefined && maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
-    throw new RangeError(
-      `${where}: ${name}.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
-    );
+  const memoryBytes = limits.memoryBytes ?? defaultMemoryBytes(memory);
+  const derived = deriveLimits(memoryBytes, memory.heapBytes, heartbeatMs);
   const mostValueBytes = Math.floor(derived.maxDecodedBytes / 2);
   // A peer's share is never larger, so a larger value could never be decoded.
   if (limits.maxValueBytes !== undefined && limits.maxValueBytes > mostValueBytes)
     throw new RangeError(
-      `${where}: ${name}.maxValueBytes is ${limits.maxValueBytes}, it must be at most ${mostValueBytes}, half of maxDecodedBytes; raise memoryBytes`,
+      `${where}: limits.maxValueBytes is ${limits.maxValueBytes}, it must be at most ${mostValueBytes}, half of maxDecodedBytes; raise memoryBytes`,
     );
+  const { maxRequests = 0, maxSessions = 0 } = limits;
   return {
     ...derived,
-    maxRequests: Math.min(derived.maxRequests, maxRequestsInAll ?? derived.maxRequests),
-    maxRequestsInAll: Math.max(derived.maxRequestsInAll, maxRequests ?? 0),
+    maxRequestsInAll: Math.max(derived.maxRequestsInAll, maxRequests),
     maxConnections: Math.max(derived.maxConnections, 2 * maxSessions),
+    maxSessionsByPeer: Math.max(derived.maxSessionsByPeer, Math.floor(maxSessions / 4)),
     ...given(limits),
   };
 }

@@ -1,6 +1,7 @@
 import { bulk, Engine, implement, RpcError, service, unary } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { deferred, failure } from "../matrix/wait.ts";
@@ -106,7 +107,7 @@ describe("memory that a handler reserves", () => {
           },
         }),
       ],
-      { server: { limits: { maxPullBytes: 100_000 } } },
+      { server: { limits: exact({ maxPullBytes: 100_000 }) } },
     );
     const held = api(Takes).take(30_000);
     await begun.promise;

@@ -1,6 +1,7 @@
 import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
@@ -15,7 +16,7 @@ describe.each(transports)("the credits of a server over $name", (provider) => {
       return input;
     };
     const { server, peer, url, api } = await pair(provider, [implement(Work, { hold })], {
-      server: { limits: { maxRequests: 64, maxRequestsInAll: 64 } },
+      server: { limits: exact({ maxRequests: 64, maxRequestsInAll: 64 }) },
     });
     expect(peer.stats().window.credits).toBe(64);
     const other = await openEngine();
@@ -38,7 +39,7 @@ describe.each(transports)("the credits of a server over $name", (provider) => {
       return input;
     };
     const { server, url } = await pair(provider, [implement(Work, { hold })], {
-      server: { limits: { maxRequests: 20, maxRequestsInAll: 20 } },
+      server: { limits: exact({ maxRequests: 20, maxRequestsInAll: 20 }) },
     });
     const results: Promise<unknown>[] = [];
     const client = await openEngine();

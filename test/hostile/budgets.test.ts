@@ -2,6 +2,7 @@ import { Engine } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameKind } from "../../src/wire/frame.ts";
+import { exact } from "../matrix/exact-limits.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { methodNumber, Target, Victim } from "./support/victim.ts";
 
@@ -9,7 +10,10 @@ const id = (generation: number, slot: number): number => ((generation << 20) | s
 
 describe("a peer that opens session after session", () => {
   it("gets no more than a peer may have, and others find room", async () => {
-    const victim = await Victim.open({ limits: { maxSessions: 40, maxSessionsByPeer: 8 }, heartbeatMs: 100 });
+    const victim = await Victim.open({
+      limits: exact({ maxSessions: 40, maxSessionsByPeer: 8 }),
+      heartbeatMs: 100,
+    });
     using attacker = await Attacker.at(victim.url);
     for (let i = 0; i < 100; i++) await attacker.send(attacker.hello());
     await attacker.until(() => victim.counters.sessionsRefused === 92, "refusals");
@@ -26,7 +30,7 @@ describe("a peer that opens session after session", () => {
   });
 
   it("may open others when some have ended", async () => {
-    const victim = await Victim.open({ limits: { maxSessionsByPeer: 2 } });
+    const victim = await Victim.open({ limits: exact({ maxSessionsByPeer: 2 }) });
     using attacker = await Attacker.at(victim.url);
     for (let i = 0; i < 10; i++) {
       await attacker.connect();
@@ -44,7 +48,10 @@ describe("peers that do not pull long answers", () => {
     const answers = 20;
     const bodyBytes = 100_000;
     const maxOfferBytes = 8 * bodyBytes;
-    const victim = await Victim.open({ limits: { maxOfferBytes, maxBodyStallMs: 300 }, heartbeatMs: 500 });
+    const victim = await Victim.open({
+      limits: exact({ maxOfferBytes, maxBodyStallMs: 300 }),
+      heartbeatMs: 500,
+    });
     await using engine = await Engine.open();
     const honest = (await engine.connect(victim.url)).client(Target);
     using first = await Attacker.at(victim.url);
@@ -121,7 +128,7 @@ describe("peers that live and hold long answers", () => {
   }
 
   it("lose their sessions when they read nothing, however much is kept for them", async () => {
-    const victim = await Victim.open({ limits: { maxBodyStallMs: 500 }, heartbeatMs: 100 });
+    const victim = await Victim.open({ limits: exact({ maxBodyStallMs: 500 }), heartbeatMs: 100 });
     const answers = 60;
     const attacker = await holding(victim.url, answers);
     // At a second for each 128 KiB these bodies would be kept for 46 s.
@@ -135,7 +142,7 @@ describe("peers that live and hold long answers", () => {
   });
 
   it("keep them while they read enough, and lose them when they read drops", async () => {
-    const victim = await Victim.open({ limits: { maxBodyStallMs: 500 }, heartbeatMs: 100 });
+    const victim = await Victim.open({ limits: exact({ maxBodyStallMs: 500 }), heartbeatMs: 100 });
     const answers = 200;
     let left = answers * bodyBytes;
     let claimed = 0;
@@ -169,7 +176,7 @@ describe("peers that live and hold long answers", () => {
 
 describe("peers that ignore their credits", () => {
   it("hold what they can for as long as they like, and an honest peer is served beside them", async () => {
-    const limits = { maxRequests: 64, maxRequestsInAll: 256, maxSessions: 16 };
+    const limits = exact({ maxRequests: 64, maxRequestsInAll: 256, maxSessions: 16 });
     const victim = await Victim.open({ limits });
     await using engine = await Engine.open();
     const honest = (await engine.connect(victim.url)).client(Target);

@@ -74,14 +74,13 @@ describe("Engine.open", () => {
     [{ limits: { maxBodies: 1 } }, 'unknown option "limits.maxBodies"'],
     [{ limits: { maxBodyBytes: 1023 } }, "limits.maxBodyBytes must be an integer from 1024"],
     [{ limits: { maxBodyBytes: 2 ** 32 } }, "limits.maxBodyBytes must be an integer from 1024"],
-    [{ limits: { maxPullBytes: 1.5 } }, "limits.maxPullBytes must be an integer"],
+    [{ limits: { maxPullBytes: 1024 } }, 'unknown option "limits.maxPullBytes"'],
     [{ limits: { maxRequests: 0 } }, "limits.maxRequests must be an integer from 1"],
     [{ limits: { maxRequests: 2 ** 20 + 1 } }, "limits.maxRequests must be an integer from 1"],
     [{ limits: { maxQueuedBytes: 100_000 } }, 'unknown option "limits.maxQueuedBytes"'],
     [{ limits: { maxPoolBytes: 4095 } }, "limits.maxPoolBytes must be an integer from 4096"],
     [{ limits: { maxSessions: "5" } }, "limits.maxSessions must be an integer"],
-    [{ limits: { maxReplayCalls: 0 } }, "limits.maxReplayCalls must be an integer from 1"],
-    [{ limits: { maxReplayMs: 0 } }, "limits.maxReplayMs must be a number of milliseconds from 1"],
+    [{ limits: { maxValueBytes: 1000 } }, "limits.maxValueBytes must be an integer from 65536"],
     [null, "options must be an object"],
   ])("refuses %j, naming the field", async (options, why) => {
     await expect(Engine.open(options as unknown as EngineOptions)).rejects.toThrow(why);

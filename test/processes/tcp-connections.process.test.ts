@@ -1,8 +1,8 @@
 import { connect, type Socket } from "node:net";
-import type { EngineOptions } from "cinnabar";
 import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
+import type { ServerSettings } from "./programs/commands.ts";
 import { Trial } from "./programs/trial.ts";
 import { freshUrl } from "./support/fabrics.ts";
 import { endAllPeers, openEngine, startServer, until } from "./support/peers.ts";
@@ -39,7 +39,7 @@ function line(port: number, bytes: Buffer): Promise<Line> {
 }
 
 /** A server in a process of its own, with a client beside it that calls it all the time. */
-async function startVictim(options: EngineOptions) {
+async function startVictim(options: Pick<ServerSettings, "limits">) {
   const heartbeatMs = 2000;
   const { server, url } = await startServer({ listen: freshUrl("tcp"), heartbeatMs, ...options });
   const engine = await openEngine({ heartbeatMs });

@@ -1,6 +1,7 @@
 import { bytes, clientStream, implement, service } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 
@@ -16,7 +17,7 @@ const upload = implement(Upload, {
 /** The heartbeat looks each quarter of this time: once while the stream of this test is open. */
 const heartbeatMs = 20_000;
 /** Far less than the time between two looks, with what 128 KiB/s give to a window of items. */
-const limits = { maxBodyStallMs: 100 };
+const limits = exact({ maxBodyStallMs: 100 });
 /** Too long for a message. A device of the guest takes milliseconds for one, so that some are always on their way. */
 const item = new Uint8Array(64 << 10);
 

@@ -1,6 +1,7 @@
 import { bytes, implement, service, unary } from "cinnabar";
 import { expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 
@@ -13,7 +14,7 @@ it.each(transports)(
     const { server, api } = await pair(
       provider,
       [implement(Long, { answer: (n) => new Uint8Array(bodyBytes).fill(n) })],
-      { server: { limits: { maxOfferBytes: 1_000_000 } } },
+      { server: { limits: exact({ maxOfferBytes: 1_000_000 }) } },
     );
     const { answer } = api(Long);
     // All but the first share a message, so that they are answered before any of them can have been pulled.

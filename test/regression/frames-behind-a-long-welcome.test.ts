@@ -1,5 +1,6 @@
 import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
+import { exact } from "../matrix/exact-limits.ts";
 import { openEngine } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 
@@ -12,7 +13,7 @@ const wide = implement(Wide, Object.fromEntries(names.map((name) => [name, () =>
 describe.each(transports)("clients of many methods over $name", (provider) => {
   it("are connected though the server tells them of their credits at once", async () => {
     // So few that each client that comes changes the others' share.
-    const limits = { maxRequests: 64, maxRequestsInAll: 64 };
+    const limits = exact({ maxRequests: 64, maxRequestsInAll: 64 });
     const server = await openEngine({ listen: provider.freshUrl(), serve: [wide], limits });
     const url = server.urls[0] as string;
     const clients = await Promise.all([1, 2, 3].map(() => openEngine()));

@@ -13,6 +13,7 @@ import {
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { leastMemoryBytes } from "../../src/base/flow/engine-limits.ts";
+import { exact } from "../matrix/exact-limits.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { type Deferred, deferred, failure, until } from "../matrix/wait.ts";
@@ -166,7 +167,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
           },
         }),
       ],
-      { server: { limits: { maxPullBytes: 1024 * 1024 } } },
+      { server: { limits: exact({ maxPullBytes: 1024 * 1024 }) } },
     );
     const { up } = api(Slow);
     const itemBytes = 300 * 1024;
@@ -200,7 +201,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
           },
         }),
       ],
-      { client: { limits: { maxPullBytes: 1024 * 1024 } } },
+      { client: { limits: exact({ maxPullBytes: 1024 * 1024 }) } },
     );
     const { down } = api(Slow);
     const streams = [down(), down()];

@@ -1,6 +1,7 @@
 import { bytes, clientStream, implement, serverStream, service } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
@@ -21,7 +22,7 @@ function* filled(count: number) {
 
 describe.each(transports)("a slow consumer over $name", (provider) => {
   // One peer's share of it is less than an item, and the window lets three of them come.
-  const limits = { maxPullBytes: 128 * KiB };
+  const limits = exact({ maxPullBytes: 128 * KiB });
 
   it("at the client gets all items of a long stream", async () => {
     const { api, client } = await pair(
@@ -82,7 +83,7 @@ describe.each(transports)("a slow consumer over $name", (provider) => {
           },
         }),
       ],
-      { [side]: { limits: { maxOfferBytes: 128 * KiB } } },
+      { [side]: { limits: exact({ maxOfferBytes: 128 * KiB }) } },
     );
     const expected = Array.from({ length: items }, (_, n) => n);
     const { up, down } = api(Slow);
@@ -119,7 +120,7 @@ describe.each(transports)("a slow consumer over $name", (provider) => {
         }),
       ],
       // Half of it, which one peer gets, has room for five items.
-      { server: { limits: { maxPullBytes: 256 * KiB } } },
+      { server: { limits: exact({ maxPullBytes: 256 * KiB }) } },
     );
     const short = Array.from({ length: 3 }, () => new Uint8Array(24 * KiB));
     const answers = Array.from({ length: many }, () => api(Narrow).up(short));

@@ -2,6 +2,7 @@ import { bytes, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { layoutFor } from "../../src/fabric/port.ts";
+import { exact } from "../matrix/exact-limits.ts";
 import { isLong } from "../matrix/long.ts";
 import { pair } from "../matrix/pair.ts";
 import { type Provider, transports } from "../matrix/providers.ts";
@@ -234,7 +235,7 @@ describe.each(transports)("a body over $name", (provider) => {
           return (input as Uint8Array).byteLength;
         }),
       ],
-      { server: { limits: { maxPullBytes: 64 * KiB } } },
+      { server: { limits: exact({ maxPullBytes: 64 * KiB }) } },
     );
     const calls = Array.from({ length: 20 }, (_, seed) => api(Body).any.result(pattern(8000, seed)));
     // One peer gets half: four of them.
@@ -253,7 +254,7 @@ describe.each(transports)("a body over $name", (provider) => {
   });
 
   it("beyond what may be pulled at once fails that call alone", async () => {
-    const limits = { maxPullBytes: 4 * MiB };
+    const limits = exact({ maxPullBytes: 4 * MiB });
     const { api, client, server } = await pair(provider, [carrying()], {
       server: { limits },
       client: { limits },

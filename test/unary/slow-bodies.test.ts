@@ -3,6 +3,7 @@ import { bytes, type EngineOptions, implement, service, unary } from "cinnabar";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { type OneSidedPlan, Scheduler } from "../../src/transfer/scheduler.ts";
+import { exact } from "../matrix/exact-limits.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
@@ -36,7 +37,7 @@ function holdTransfers(): { readonly plans: readonly OneSidedPlan[]; end(): void
 }
 
 it.each(transports)("a caller over $name that lives and reads nothing is let go", async (provider) => {
-  const limits = { maxBodyStallMs: 300 };
+  const limits = exact({ maxBodyStallMs: 300 });
   const { server, client, api } = await pair(provider, serve, { server: { limits }, endsHard: true });
   const held = holdTransfers();
   // At a second for each 128 KiB the answer would be kept for 64 s.
@@ -80,7 +81,7 @@ function slowTransfers(): void {
 
 it.each(transports)("bodies over $name that are read slowly arrive", async (provider) => {
   // They take three times as long as a peer may move nothing, and move five times what it must.
-  const options: EngineOptions = { limits: { maxBodyStallMs: 1000 } };
+  const options: EngineOptions = { limits: exact({ maxBodyStallMs: 1000 }) };
   const { server, client, api } = await pair(provider, serve, { server: options, client: options });
   const body = new Uint8Array(16 * mebi).fill(7);
   slowTransfers();

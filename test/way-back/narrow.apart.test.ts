@@ -1,6 +1,7 @@
 import { implement, type SessionPeer, serverStream, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../matrix/exact-limits.ts";
 import { openEngine } from "../matrix/pair.ts";
 import { type Provider, transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
@@ -31,7 +32,7 @@ const both = () =>
 
 /** Two sides, each of which has one call at a time in flight to the other. */
 async function narrow(provider: Provider) {
-  const limits = { maxRequests: 1, maxRequestsInAll: 1 };
+  const limits = exact({ maxRequests: 1, maxRequestsInAll: 1 });
   const { heartbeatMs, connectTimeoutMs: timeoutMs } = provider;
   const server = await openEngine({ listen: provider.freshUrl(), serve: [both()], limits, heartbeatMs });
   const client = await openEngine({ limits, heartbeatMs });

@@ -2,6 +2,7 @@ import { implement, service, unary } from "cinnabar";
 import { BulkStream, bulkStream, readable, writable } from "cinnabar-bulk";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { exact } from "../../../test/matrix/exact-limits.ts";
 import { pair } from "../../../test/matrix/pair.ts";
 import { transports } from "../../../test/matrix/providers.ts";
 import { deferred, failure, fired } from "../../../test/matrix/wait.ts";
@@ -25,7 +26,7 @@ describe.each(transports)("streams that a handler opens over $name", (provider) 
           },
         }),
       ],
-      { server: { limits: { maxPullBytes: 3 * chunkBytes } } },
+      { server: { limits: exact({ maxPullBytes: 3 * chunkBytes }) } },
     );
     const one = new BulkStream(client, "read", { chunkBytes });
     const two = new BulkStream(client, "write", { chunkBytes });
@@ -73,7 +74,7 @@ describe.each(transports)("streams that a handler opens over $name", (provider) 
           },
         }),
       ],
-      { server: { limits: { maxPullBytes: chunkBytes } } },
+      { server: { limits: exact({ maxPullBytes: chunkBytes }) } },
     );
     const one = new BulkStream(client, "read", { chunkBytes });
     const two = new BulkStream(client, "write", { chunkBytes });

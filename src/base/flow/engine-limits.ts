@@ -1,10 +1,11 @@
 import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
+import { maxTimeoutMs } from "../options/options.ts";
 
 /**
  * Limits of the resources that an engine holds for itself and for its peers. All are finite. Limits of memory derive
- * from `memoryBytes`, so that their sum is within it. Some can be set (`LimitOptions`): then such a limit applies as it
- * is, and the sum may exceed `memoryBytes`. The defaults below are those with a budget of 10 GiB. That is the default
+ * from `memoryBytes`, so that their sum is within it. Six can be set (`LimitOptions`): then such a limit applies as it
+ * is, and the sum may exceed `memoryBytes`. The numbers below are those with a budget of 10 GiB. That is the default
  * budget with a heap limit of 4 GiB on a machine of 20 GiB or more.
  */
 export interface EngineLimits {
@@ -30,30 +31,30 @@ export interface EngineLimits {
   /**
    * Memory of decoded inputs until their calls are answered, and of the service tables of peers, in bytes of V8's heap,
    * over all sessions. One peer gets no more than it leaves for the others, and 64 KiB always. Further requests fail
-   * with `resource_exhausted`. Default: a tenth of `memoryBytes`, or a quarter of V8's heap limit if that is less.
+   * with `resource_exhausted`. A tenth of `memoryBytes`, or a quarter of V8's heap limit if that is less.
    */
   readonly maxDecodedBytes: number;
   /**
    * Bytes over all sessions: of rendezvous bodies being pulled, of inputs of more than 4 KiB until their calls are
    * answered, and of chunks of byte streams that handlers have open. Requests beyond it fail with `resource_exhausted`.
-   * One peer gets no more than it leaves for the others: half at most. Default: a tenth of `memoryBytes`, 1 GiB.
+   * One peer gets no more than it leaves for the others: half at most. A tenth of `memoryBytes`, 1 GiB.
    */
   readonly maxPullBytes: number;
   /**
    * Bytes of rendezvous bodies kept for peers that have not pulled them yet, over all sessions. One peer gets no more
-   * than it leaves for the others: half at most. Default: a tenth of `memoryBytes`, 1 GiB.
+   * than it leaves for the others: half at most. A tenth of `memoryBytes`, 1 GiB.
    */
   readonly maxOfferBytes: number;
   /**
    * How long a peer may move no bytes of the rendezvous bodies that it offers or is offered, in milliseconds. Then its
    * session ends with `unavailable`. Each MiB that it moves extends the time by the same length, and fewer bytes by
-   * their share. No body is kept for more than 64 times as long. Default 10,000.
+   * their share. No body is kept for more than 64 times as long. Ten times `heartbeatMs`, 10,000 at least.
    */
   readonly maxBodyStallMs: number;
   /**
    * Bytes in the windows of all streams with items that arrive here. One peer gets no more than it leaves for the
-   * others: half at most. Further streams get smaller windows, down to 8 KiB, which is always granted. Default: a
-   * fortieth of `memoryBytes`, 256 MiB.
+   * others: half at most. Further streams get smaller windows, down to 8 KiB, which is always granted. A fortieth
+   * of `memoryBytes`, 256 MiB.
    */
   readonly maxStreamBytes: number;
   /** Requests that one peer may have in flight here. Default: a quarter of `maxRequestsInAll`, 4096 at most. */
@@ -61,19 +62,18 @@ export interface EngineLimits {
   /**
    * Requests that all peers together may have in flight here; they share it. Further requests are rejected with
    * `resource_exhausted`. Up to sixteen for each session are accepted in addition, at most half of the limit. Peers
-   * that fill the limit therefore cannot lock out others. At least `maxRequests`. Default: one for each 160 KiB of
-   * `memoryBytes`, 65,536.
+   * that fill the limit therefore cannot lock out others. One for each 160 KiB of `memoryBytes`, 65,536; at least
+   * `maxRequests`.
    */
   readonly maxRequestsInAll: number;
   /**
-   * Encoded frames that wait in a session's outbox, in bytes. Beyond that calls fail with `resource_exhausted`. Default:
-   * a quarter of `maxQueuedBytesInAll`, 8 MiB at most.
+   * Encoded frames that wait in a session's outbox, in bytes. Beyond that calls fail with `resource_exhausted`. A
+   * quarter of `maxQueuedBytesInAll`, 8 MiB at most.
    */
   readonly maxQueuedBytes: number;
   /**
    * Encoded frames that wait to be sent, in bytes, over all sessions. One peer gets no more than it leaves for the
-   * others; a peer that receives nothing and exceeds that is disconnected. Default: a twentieth of `memoryBytes`, 512
-   * MiB.
+   * others; a peer that receives nothing and exceeds that is disconnected. A twentieth of `memoryBytes`, 512 MiB.
    */
   readonly maxQueuedBytesInAll: number;
   /**
@@ -83,50 +83,50 @@ export interface EngineLimits {
   readonly maxPoolBytes: number;
   /**
    * Connections that others may make to a TCP port. Beyond that, connections without a session end first. Then those
-   * that have been idle longest end, with their sessions. Default: twice `maxSessions`.
+   * that have been idle longest end, with their sessions. Twice `maxSessions`.
    */
   readonly maxConnections: number;
-  /** How long a TCP connection without a session is kept, even if it sends bytes, in milliseconds. Default 30,000. */
+  /**
+   * How long a TCP connection without a session is kept, even if it sends bytes, in milliseconds. Thirty times
+   * `heartbeatMs`, 30,000 at least.
+   */
   readonly maxIdleConnectionMs: number;
   /** Sessions of an engine. Default: one for each MiB of `memoryBytes`, 1024 at most. */
   readonly maxSessions: number;
   /**
-   * Sessions that one peer, which is one endpoint, may open to this engine. Default: a quarter of the default of
-   * `maxSessions`, 64 at most.
+   * Sessions that one peer, which is one endpoint, may open to this engine. A quarter of the default of `maxSessions`,
+   * 64 at most; or a quarter of a larger `maxSessions`.
    */
   readonly maxSessionsByPeer: number;
   /**
-   * Running calls of methods with `replay`, and calls with kept responses, over all callers. Default: one for each 640
-   * KiB of `memoryBytes`, 16,384.
+   * Running calls of methods with `replay`, and calls with kept responses, over all callers. One for each 640 KiB of
+   * `memoryBytes`, 16,384.
    */
   readonly maxReplayCalls: number;
-  /** Bytes of the kept responses. Default: a hundred-and-sixtieth of `memoryBytes`, 64 MiB. */
+  /** Bytes of the kept responses. A hundred-and-sixtieth of `memoryBytes`, 64 MiB. */
   readonly maxReplayBytes: number;
   /**
    * How long a response is kept for a caller that has not confirmed it, and how long a handler runs without a waiting
-   * caller, in milliseconds. Default 60,000.
+   * caller, in milliseconds. Sixty times `heartbeatMs`, 60,000 at least.
    */
   readonly maxReplayMs: number;
 }
 
 /**
- * The limits that can be set. `memoryBytes`, `maxBodyBytes`, `maxRequests`, `maxSessions` and `maxPoolBytes` suffice for
- * most engines (docs/guide/limits.md). The limits on decoded inputs, windows of streams, frames that wait to be sent and
- * kept answers are shares of `memoryBytes` alone, and that on connections is twice `maxSessions` or more.
+ * The limits that can be set. The first five suffice for most engines (docs/guide/limits.md). `maxValueBytes` bounds how
+ * long one value blocks the event loop, which more memory does not change. The others follow these and `heartbeatMs`.
  */
 export type LimitOptions = {
   readonly [K in SettableLimit]?: EngineLimits[K] | undefined;
 };
 
-export type SettableLimit = Exclude<
-  keyof EngineLimits,
-  | "maxDecodedBytes"
-  | "maxStreamBytes"
-  | "maxQueuedBytes"
-  | "maxQueuedBytesInAll"
-  | "maxConnections"
-  | "maxReplayBytes"
->;
+export type SettableLimit =
+  | "memoryBytes"
+  | "maxBodyBytes"
+  | "maxRequests"
+  | "maxSessions"
+  | "maxPoolBytes"
+  | "maxValueBytes";
 
 /** The part of `maxDecodedBytes` that each peer may always hold. */
 export const leastDecodedBytes = 64 * 1024;
@@ -180,14 +180,18 @@ export function defaultMemoryBytes({ totalBytes, heapBytes }: ProcessMemory, eng
   return Math.max(leastMemoryBytes, Math.floor(Math.min(totalBytes / 2 / engines, heapLimits * heapBytes)));
 }
 
-/** All limits of an engine with a budget of `memoryBytes` in a thread with a heap limit of `heapBytes`. */
-export function deriveLimits(memoryBytes: number, heapBytes: number): EngineLimits {
+/**
+ * All limits of an engine with a budget of `memoryBytes` in a thread with a heap limit of `heapBytes`. Times follow a
+ * slow heartbeat: a link that needs one needs more time for a body, too.
+ */
+export function deriveLimits(memoryBytes: number, heapBytes: number, heartbeatMs = 1000): EngineLimits {
   // Limits of memory in V8's heap also follow the heap, if the user set the budget.
   const heapBudget = Math.min(memoryBytes, heapLimits * heapBytes);
   const maxDecodedBytes = Math.floor(heapBudget / 10);
   const maxRequestsInAll = Math.floor(heapBudget / (160 * kibi));
   const maxQueuedBytesInAll = Math.floor(memoryBytes / 20);
   const maxSessions = Math.min(1024, Math.floor(heapBudget / mebi));
+  const heartbeats = (count: number): number => Math.min(maxTimeoutMs, count * Math.max(1000, heartbeatMs));
   return {
     memoryBytes,
     maxBodyBytes: Math.min(512 * mebi, Math.floor(memoryBytes / 20)),
@@ -195,7 +199,7 @@ export function deriveLimits(memoryBytes: number, heapBytes: number): EngineLimi
     maxDecodedBytes,
     maxPullBytes: Math.floor(memoryBytes / 10),
     maxOfferBytes: Math.floor(memoryBytes / 10),
-    maxBodyStallMs: 10_000,
+    maxBodyStallMs: heartbeats(10),
     maxStreamBytes: Math.floor(memoryBytes / 40),
     maxRequests: Math.min(4096, Math.floor(maxRequestsInAll / 4)),
     maxRequestsInAll,
@@ -203,11 +207,11 @@ export function deriveLimits(memoryBytes: number, heapBytes: number): EngineLimi
     maxQueuedBytesInAll,
     maxPoolBytes: Math.floor(memoryBytes / 10),
     maxConnections: 2 * maxSessions,
-    maxIdleConnectionMs: 30_000,
+    maxIdleConnectionMs: heartbeats(30),
     maxSessions,
     maxSessionsByPeer: Math.min(64, Math.floor(maxSessions / 4)),
     maxReplayCalls: Math.floor(heapBudget / (640 * kibi)),
     maxReplayBytes: Math.floor(memoryBytes / 160),
-    maxReplayMs: 60_000,
+    maxReplayMs: heartbeats(60),
   };
 }

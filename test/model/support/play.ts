@@ -1,6 +1,7 @@
 import { channel } from "node:diagnostics_channel";
 import type { CallOptions } from "cinnabar";
 import type { EngineStats } from "cinnabar/inspect";
+import { exact } from "../../matrix/exact-limits.ts";
 import {
   Books,
   type CallRecord,
@@ -153,7 +154,7 @@ export class Play {
       ...(schedule.chance(0.1) ? { maxOfferBytes: 12_000 } : {}),
       ...(schedule.chance(0.1) ? { maxPullBytes: 12_000 } : {}),
     };
-    const actor = await openActor(schedule, this.#books, this.#flows, name, serves, limits);
+    const actor = await openActor(schedule, this.#books, this.#flows, name, serves, exact(limits));
     this.#actors.push(actor);
     // A server that asks another for what it is asked.
     const other = this.#servers.find((server) => server !== name);

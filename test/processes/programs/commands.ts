@@ -1,6 +1,7 @@
 import { closeSync, openSync, readdirSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Engine } from "cinnabar";
+import type { Engine, EngineOptions } from "cinnabar";
+import type { EngineLimits } from "../../../src/base/flow/engine-limits.ts";
 
 /** Something that happened in a child, told to its test. */
 export interface Report {
@@ -17,6 +18,11 @@ export interface Answer {
 }
 
 type Command = (input: never) => unknown;
+
+/** What a test gives the program `server.ts`. Any limit can be set. */
+export interface ServerSettings extends Omit<EngineOptions, "limits" | "serve"> {
+  readonly limits?: Partial<EngineLimits> | undefined;
+}
 
 /** What the test wrote on the command line. */
 export function settings<T>(): T {

@@ -43,7 +43,6 @@ async function serverBeside(): Promise<Engine> {
   return await Engine.open({
     listen: `tcp://${serverIp}:7400`,
     heartbeatMs: longMs,
-    limits: { maxIdleConnectionMs: longMs },
     serve: [calls],
   });
 }

@@ -1,10 +1,11 @@
-import { Engine, type EngineOptions } from "cinnabar";
-import { engineCommands, obey, settings, tell } from "./commands.ts";
+import { Engine } from "cinnabar";
+import { exact } from "../../matrix/exact-limits.ts";
+import { engineCommands, obey, type ServerSettings, settings, tell } from "./commands.ts";
 import { serveTrial, trialCommands } from "./serve-trial.ts";
 
-const options = settings<Pick<EngineOptions, "listen" | "heartbeatMs" | "maxStallMs" | "limits">>();
+const { limits = {}, ...options } = settings<ServerSettings>();
 const life = () => engine.incarnation.toString(16);
-const engine: Engine = await Engine.open({ ...options, serve: [serveTrial(life)] });
+const engine: Engine = await Engine.open({ ...options, limits: exact(limits), serve: [serveTrial(life)] });
 
 obey({
   ...engineCommands(engine),

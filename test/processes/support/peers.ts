@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Engine, type EngineOptions, RpcError } from "cinnabar";
+import type { ServerSettings } from "../programs/commands.ts";
 import { Child, endAllChildren } from "./child.ts";
 import { freshUrl } from "./fabrics.ts";
 
@@ -17,7 +18,7 @@ export async function openEngine(options: EngineOptions = {}): Promise<Engine> {
 
 /** The server program, listening. */
 export async function startServer(
-  options: EngineOptions,
+  options: ServerSettings,
 ): Promise<{ readonly server: Child; readonly url: string; readonly life: string }> {
   const server = new Child("server", options);
   const { urls, life } = await server.report("listening");
