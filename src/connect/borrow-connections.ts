@@ -70,7 +70,7 @@ export class BorrowConnections {
   #open(incarnation: bigint): OwnerLink | undefined {
     for (const session of this.#sessions) {
       if (session.state === "open" && session.remote?.incarnation === incarnation)
-        return { session, release: () => {} };
+        return { peer: session, release: () => {} };
     }
     return undefined;
   }
@@ -87,7 +87,7 @@ export class BorrowConnections {
     }
     owner.uses++;
     return {
-      session,
+      peer: session,
       release: () => {
         if (--owner.uses > 0) return;
         // The answer that returns the region leaves first. A caller that borrows again at once still finds the session.

@@ -1,16 +1,21 @@
+import type { ChunkListener } from "./control/sealed-bulk.ts";
+
 /**
  * One transfer, cut into chunks. A few chunks move at a time. Subclasses cut and move the chunks: one-sided
  * (`scheduler.ts`), or sealed (`sealed/mover.ts`).
  */
-export abstract class ChunkedTransfer {
+export abstract class ChunkedTransfer<F = unknown> {
+  protected readonly listener: ChunkListener<F>;
   readonly #turns: TransferTurns;
+  #failure: F | 0 = 0;
   #inFlight = 0;
   /** Whether it waits for its turn. */
   #waits = false;
   #ended = false;
 
-  constructor(turns: TransferTurns) {
+  constructor(turns: TransferTurns, listener: ChunkListener<F>) {
     this.#turns = turns;
+    this.listener = listener;
   }
 
   /** Chunks in flight. */
@@ -20,16 +25,17 @@ export abstract class ChunkedTransfer {
 
   /** Bytes that are not posted yet. */
   abstract get remaining(): number;
-  /** True when no further chunk may be posted: a chunk failed, or the rest is not wanted. */
-  protected abstract get isStopped(): boolean;
   /** Chunks of this transfer that may be in flight at once. */
   abstract get maxInFlight(): number;
   /** The most bytes of the next chunk; 0 while there is no room for one. */
   abstract get room(): number;
   /** Moves the next chunk of at most `maxBytes` bytes. Calls `onChunkEnded` when it has ended, perhaps at once. */
   protected abstract move(maxBytes: number): void;
-  /** No chunk is in flight, and no chunk follows. */
-  protected abstract onEnded(): void;
+
+  /** True when no further chunk may be posted: a chunk failed, or the rest is not wanted. */
+  get isStopped(): boolean {
+    return this.#failure !== 0 || this.listener.stopped();
+  }
 
   /** Whether it would post a chunk now. */
   get wants(): boolean {
@@ -59,7 +65,8 @@ export abstract class ChunkedTransfer {
     if (this.#inFlight === 0) this.#end();
   }
 
-  protected onChunkEnded(): void {
+  protected onChunkEnded(failure: F | 0 = 0): void {
+    if (this.#failure === 0) this.#failure = failure;
     this.#inFlight--;
     if (!this.wants) {
       if (this.#inFlight === 0) this.#end();
@@ -72,7 +79,11 @@ export abstract class ChunkedTransfer {
     if (this.#ended) return;
     this.#ended = true;
     this.onEnded();
+    this.listener.onEnded(this.#failure);
   }
+
+  /** No chunk is in flight, and no chunk follows. */
+  protected onEnded(): void {}
 }
 
 /** Transfers that share room for chunks take turns: each posts one chunk, and then waits after the others. */

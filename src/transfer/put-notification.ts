@@ -3,18 +3,17 @@ import type { RemoteGrant } from "../memory/remote-region.ts";
 import { builtin } from "../wire/builtin.ts";
 import { asCount, builtinMethod, fail, isUint32, isUint64 } from "./control/control-method.ts";
 import { requestInCall } from "./control/control-request.ts";
-import type { PeerLink } from "./control/peer-link.ts";
-import type { TransferScope } from "./control/transfer-route.ts";
+import type { PeerLink, TransferScope } from "./control/peer-link.ts";
 
 /** Notifies the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
 export async function sendPutNotification(
   scope: TransferScope,
-  session: PeerLink,
+  peer: PeerLink,
   remote: RemoteGrant,
   n: number,
   bytes: number,
 ): Promise<void> {
-  await requestInCall(scope, session, builtin.putNotification, [remote.grantKey, n, bytes]);
+  await requestInCall(scope, peer, builtin.putNotification, [remote.grantKey, n, bytes]);
 }
 
 interface PutNotificationInput {
@@ -31,8 +30,8 @@ export const putNotificationMethod = builtinMethod<PutNotificationInput>(
     const fits = isUint64(key) && isUint32(n) && bytes !== undefined;
     return fits ? { key, n, bytes } : undefined;
   },
-  ({ key, n, bytes }, call, session) => {
-    const region = session.grants.check(key, "write", 0, bytes);
+  ({ key, n, bytes }, call, peer) => {
+    const region = peer.grants.check(key, "write", 0, bytes);
     if (region.notify({ n, bytes })) call.settle({ value: undefined });
     else if (region.disposed)
       fail(call, "failed_precondition", "the region has been disposed; its put notifications have no reader");

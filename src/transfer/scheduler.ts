@@ -1,20 +1,8 @@
 import type { Extent, Port, TransferListener, TransferOp } from "../fabric/port.ts";
 import { ChunkedTransfer, TransferTurns } from "./chunked-transfer.ts";
+import type { ChunkListener } from "./control/sealed-bulk.ts";
 import { CutQueue, sliceExtent } from "./extents.ts";
 import { Contention, type Pacing, type Window, windowOf } from "./pacing.ts";
-
-/** Is notified of a one-sided transfer's progress. */
-export interface OneSidedListener {
-  /** Asked before each chunk: true once the rest is not wanted. */
-  stopped(): boolean;
-  /** `bytes` more have certainly moved. */
-  onMoved(bytes: number): void;
-  /**
-   * No chunk is in flight, and no chunk follows. `status` is 0, or the libfabric number of the first error. A transfer
-   * that was stopped has status 0 and fewer bytes.
-   */
-  onEnded(status: number): void;
-}
 
 /** The content of a one-sided transfer, and its pacing. */
 export interface OneSidedPlan {
@@ -22,7 +10,7 @@ export interface OneSidedPlan {
   readonly address: number;
   readonly extents: readonly Extent[];
   readonly pacing: Pacing;
-  readonly listener: OneSidedListener;
+  readonly listener: ChunkListener<number>;
   /** The put notification that the write carries to its target; only for a write that is one chunk of one extent. */
   readonly notification?: bigint | undefined;
 }
@@ -121,20 +109,19 @@ class PeerWindow {
 }
 
 /** A transfer with one native call and one completion for each chunk. */
-export class OneSidedTransfer extends ChunkedTransfer {
-  readonly #peer: PeerWindow;
+export class OneSidedTransfer extends ChunkedTransfer<number> {
+  readonly #window: PeerWindow;
   readonly #plan: OneSidedPlan;
   readonly #extents: CutQueue<Extent>;
   /** Chunks that are not in flight, to be used again: there are never more than `inFlight` of them. */
   readonly #idle: Chunk[] = [];
-  #status = 0;
 
-  constructor(peer: PeerWindow, plan: OneSidedPlan) {
-    super(peer.turns);
-    this.#peer = peer;
+  constructor(window: PeerWindow, plan: OneSidedPlan) {
+    super(window.turns, plan.listener);
+    this.#window = window;
     this.#plan = plan;
     this.#extents = new CutQueue(plan.extents, sliceExtent);
-    peer.onTransferBegan();
+    window.onTransferBegan();
   }
 
   override get remaining(): number {
@@ -146,11 +133,7 @@ export class OneSidedTransfer extends ChunkedTransfer {
   }
 
   override get room(): number {
-    return this.#peer.roomFor(this);
-  }
-
-  protected override get isStopped(): boolean {
-    return this.#status !== 0 || this.#plan.listener.stopped();
+    return this.#window.roomFor(this);
   }
 
   /** The most bytes of the next chunk. A chunk with a notification is not cut. */
@@ -160,26 +143,24 @@ export class OneSidedTransfer extends ChunkedTransfer {
   }
 
   protected override move(maxBytes: number): void {
-    const { port } = this.#peer;
+    const { port } = this.#window;
     const { op, address, notification } = this.#plan;
     const extents = this.#extents.take(maxBytes, port.maxExtents);
     const chunk = this.#idle.pop() ?? new Chunk(this);
     chunk.bytes = this.#extents.takenBytes;
-    this.#peer.onPosted(chunk.bytes);
+    this.#window.onPosted(chunk.bytes);
     port.transfer(op, address, extents, chunk, notification);
   }
 
   onChunk(chunk: Chunk, status: number, moved: number): void {
     this.#idle.push(chunk);
-    this.#peer.onLanded(chunk.bytes);
-    this.#status ||= status;
-    if (moved > 0) this.#plan.listener.onMoved(moved);
-    this.onChunkEnded();
+    this.#window.onLanded(chunk.bytes);
+    if (moved > 0) this.listener.onMoved(moved);
+    this.onChunkEnded(status);
   }
 
   protected override onEnded(): void {
-    this.#peer.onTransferEnded();
-    this.#plan.listener.onEnded(this.#status);
+    this.#window.onTransferEnded();
   }
 }
 

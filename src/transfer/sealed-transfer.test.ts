@@ -7,23 +7,22 @@ import { RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedPlan } from "./control/sealed-bulk.ts";
-import type { TransferRoute } from "./control/transfer-route.ts";
 import { transfer } from "./transfer.ts";
 
 function setUp() {
   const port = new FakePort();
-  const way: TransferRoute = {
+  const way: Partial<PeerLink> = {
     port,
     address: 1,
     clock: new FakeClock(),
     wakeProgress: () => {},
     onLanded: () => {},
   };
-  const route = way as PeerLink;
+  const peer = way as PeerLink;
   const call = new IncomingCall({ takeOutcome: () => {} }, 1 << 20, 0);
   const segments = [{ key: 5n, address: 0n, bytes: 100 }];
   const remote = new RemoteRegion(call, { bytes: 100, access: 3, segments });
-  return { port, route, call, remote };
+  return { port, peer, call, remote };
 }
 
 const failure = (promise: Promise<unknown>): Promise<RpcError> =>
@@ -46,19 +45,19 @@ describe("a transfer that travels sealed", () => {
         return { stop: () => {} };
       },
     };
-    const route = { ...all.route, sealedMover };
+    const peer = { ...all.peer, sealedMover };
     const local = new Uint8Array(20);
     let isFree = false;
     watchUsers(local.buffer, () => {
       isFree = true;
     });
-    const got = transfer("get", route, all.call, all.remote, local, { offset: 10 });
+    const got = transfer("get", peer, all.call, all.remote, local, { offset: 10 });
     expect([plans[0]?.parts, isFree]).toEqual([[{ key: 5n, offset: 10, local: [local] }], false]);
     plans[0]?.listener.onMoved(20);
-    plans[0]?.listener.onSealedEnd(undefined);
+    plans[0]?.listener.onEnded(0);
     expect([await got, isFree, all.port.pulls.length]).toEqual([20, true, 0]);
     const resizable = new Uint8Array(resizableMemory());
-    expect((await failure(transfer("get", route, all.call, all.remote, resizable))).message).toContain(
+    expect((await failure(transfer("get", peer, all.call, all.remote, resizable))).message).toContain(
       "resizable",
     );
     expect(plans).toHaveLength(1);
@@ -69,12 +68,12 @@ describe("a transfer that travels sealed", () => {
     const sealedMover = {
       start({ listener }: SealedPlan) {
         listener.onMoved(8);
-        listener.onSealedEnd(new RpcError({ code: "not_found", message: "gone", origin: "remote" }));
+        listener.onEnded(new RpcError({ code: "not_found", message: "gone", origin: "remote" }));
         return { stop: () => {} };
       },
     };
     const error = await failure(
-      transfer("put", { ...all.route, sealedMover }, all.call, all.remote, new Uint8Array(20)),
+      transfer("put", { ...all.peer, sealedMover }, all.call, all.remote, new Uint8Array(20)),
     );
     expect(error).toMatchObject({ code: "permission_denied", transferredBytes: 8 });
     expect(error.message).toContain("put of 20 bytes at offset 0 ended after 8 bytes: gone");

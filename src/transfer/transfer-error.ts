@@ -4,13 +4,13 @@ import { pinsNoFiles } from "../fabric/libfabric/file-memory.ts";
 import { lostBytes } from "../memory/exposable.ts";
 import type { Access } from "../memory/region-kind.ts";
 import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
-import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
+import type { PeerLink, RefusedTransfer } from "./control/peer-link.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** The transfer that failed, for its error. */
 interface Failed {
   readonly op: "get" | "put";
-  readonly route: TransferRoute;
+  readonly peer: PeerLink;
   readonly parts: readonly CheckedPart[];
   readonly total: number;
   readonly moved: number;
@@ -93,7 +93,7 @@ export interface Refusal {
 
 /** The provider rejected the transfer with `status`. */
 export function refused(failed: Failed, status: number): Refusal {
-  const { port, explain } = failed.route;
+  const { port, explain } = failed.peer;
   const noFile = status !== noMemory ? undefined : port.scheme === "verbs" ? noPin : lostFile;
   const reason = noFile?.why ?? reasons[status];
   const error = fabricError({
@@ -107,20 +107,17 @@ export function refused(failed: Failed, status: number): Refusal {
   if (explain === undefined) return { error };
   // The owner's thread has not touched the memory. It must check the file before the file can grow again.
   if (noFile === lostFile)
-    return { error, explained: ask(failed, explain.bind(failed.route)).then(() => error) };
+    return { error, explained: ask(failed, explain.bind(failed.peer)).then(() => error) };
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
   if (!silent) return { error };
-  const explained = ask(failed, explain.bind(failed.route)).then(
+  const explained = ask(failed, explain.bind(failed.peer)).then(
     (answer) => (answer === undefined ? error : withDetail(answer, error)),
     () => error,
   );
   return { error, explained };
 }
 
-async function ask(
-  failed: Failed,
-  explain: NonNullable<TransferRoute["explain"]>,
-): Promise<RpcError | undefined> {
+async function ask(failed: Failed, explain: NonNullable<PeerLink["explain"]>): Promise<RpcError | undefined> {
   for (const question of questions(failed)) {
     const answer = await explain(question);
     if (answer !== undefined) return answer;
@@ -185,8 +182,8 @@ export const explainDenialMethod = builtinMethod<ExplainDenialInput>(
       bytes !== undefined;
     return fits ? { key, needed, offset, bytes } : undefined;
   },
-  ({ key, needed, offset, bytes }, call, session) => {
-    session.grants.check(key, needed, offset, bytes);
+  ({ key, needed, offset, bytes }, call, peer) => {
+    peer.grants.check(key, needed, offset, bytes);
     call.settle({ value: undefined });
   },
 );

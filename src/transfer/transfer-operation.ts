@@ -7,13 +7,12 @@ import type { Port } from "../fabric/port.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold, holdTarget } from "../memory/registration-cache.ts";
-import type { PeerLink } from "./control/peer-link.ts";
-import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
-import type { TransferScope } from "./control/transfer-route.ts";
+import type { PeerLink, TransferScope } from "./control/peer-link.ts";
+import type { ChunkListener, SealedMover } from "./control/sealed-bulk.ts";
 import { type LocalSegment, planExtents, type RegisteredPart } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
 import { sendPutNotification } from "./put-notification.ts";
-import { type OneSidedListener, Scheduler } from "./scheduler.ts";
+import { Scheduler } from "./scheduler.ts";
 import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly, unpinned } from "./transfer-error.ts";
 import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
@@ -33,9 +32,9 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* with its promise, and *lands* when no chunk
  * is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements OneSidedListener, SealedTransferListener {
+export class TransferOperation implements ChunkListener<number | RpcError> {
   readonly op: "get" | "put";
-  readonly route: PeerLink;
+  readonly peer: PeerLink;
   readonly #scope: TransferScope;
   readonly #options: PutOptions;
   #check: (() => readonly CheckedPart[]) | undefined;
@@ -65,13 +64,13 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   /** `check` returns the parts, or throws the error that the transfer rejects with. */
   constructor(
     op: "get" | "put",
-    route: PeerLink,
+    peer: PeerLink,
     scope: TransferScope,
     options: PutOptions,
     check: () => readonly CheckedPart[],
   ) {
     this.op = op;
-    this.route = route;
+    this.peer = peer;
     this.#scope = scope;
     this.#options = options;
     this.#check = check;
@@ -124,11 +123,11 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
       throw error;
     }
     if (!this.#settled) this.#listen();
-    this.route.wakeProgress();
+    this.peer.wakeProgress();
   }
 
   #post(parts: readonly CheckedPart[]): void {
-    const { port, address, clock, sealedMover } = this.route;
+    const { port, address, clock, sealedMover } = this.peer;
     this.#beganMs = clock.now();
     if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
     const pacing = pacingOf(port, this.#options);
@@ -197,29 +196,15 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#step();
   }
 
-  onEnded(status: number): void {
-    this.#moveEnded();
+  onEnded(failure: number | RpcError): void {
+    this.#letGo(this.parts.length);
+    this.peer.onLanded(this.op, this.moved);
     if (!this.#settled && this.moved === this.total) this.#complete();
-    else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
+    else if (failure === 0) this.#fail(stoppedEarly(this));
+    else if (typeof failure !== "number") this.#fail(refusedByOwner(this, failure));
     // Even when the reason is not awaited: a rejected transfer may break the connection, with everything in flight on
     // it.
-    else if (status !== 0) this.#refuse(status);
-    this.#afterMove();
-  }
-
-  onSealedEnd(error: RpcError | undefined): void {
-    this.#moveEnded();
-    if (!this.#settled && this.moved === this.total) this.#complete();
-    else this.#fail(error === undefined ? stoppedEarly(this) : refusedByOwner(this, error));
-    this.#afterMove();
-  }
-
-  #moveEnded(): void {
-    this.#letGo(this.parts.length);
-    this.route.onLanded(this.op, this.moved);
-  }
-
-  #afterMove(): void {
+    else this.#refuse(failure);
     this.#land();
     // The last step: it may send the terminal frame.
     this.#scope.endTransfer();
@@ -231,7 +216,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     const [part] = this.parts;
     if (notify === undefined || checksum !== undefined || part === undefined) return undefined;
     // The providers of both sides must support it, and they may differ.
-    const { port, peerImmediateBytes } = this.route;
+    const { port, peerImmediateBytes } = this.peer;
     if (port.immediateBytes !== putNotificationBytes || peerImmediateBytes !== putNotificationBytes)
       return undefined;
     return putNotificationData(part.remote.grantKey, notify);
@@ -252,7 +237,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
 
   async #verifyAndNotify(): Promise<void> {
     const { notify, checksum } = this.#options;
-    if (checksum !== undefined) await verify(this.op, this.#scope, this.route, this.parts);
+    if (checksum !== undefined) await verify(this.op, this.#scope, this.peer, this.parts);
     if (notify === undefined || this.#carriesNotification) return;
     const remote = this.parts[0]?.remote;
     // A region of no bytes has no key, so its owner could not find it.
@@ -262,7 +247,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
         message: `${this.op}: the option notify needs a region of at least 1 byte`,
       });
     }
-    await sendPutNotification(this.#scope, this.route, remote, notify, this.total);
+    await sendPutNotification(this.#scope, this.peer, remote, notify, this.total);
   }
 
   #succeed(): void {
@@ -295,7 +280,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#scope.signal.addEventListener("abort", this.#onCallAborted, { once: true });
     signal?.addEventListener("abort", this.#onAborted, { once: true });
     if (timeoutMs !== undefined)
-      this.#cancelTimer = this.route.clock.timer(timeoutMs, () => this.#fail(givenUp(this, timeoutMs)), true);
+      this.#cancelTimer = this.peer.clock.timer(timeoutMs, () => this.#fail(givenUp(this, timeoutMs)), true);
   }
 
   readonly #onCallAborted = (): void => {
@@ -316,7 +301,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
 
   #settle(): void {
     this.#settled = true;
-    this.#settledMs = this.route.clock.now();
+    this.#settledMs = this.peer.clock.now();
     if (this.#listening) {
       this.#scope.signal.removeEventListener("abort", this.#onCallAborted);
       this.#options.signal?.removeEventListener("abort", this.#onAborted);
@@ -329,7 +314,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     if (this.#publish === undefined) return;
     const { op, moved: bytes } = this;
     const tookMs = this.#beganMs === 0 ? 0 : this.#settledMs - this.#beganMs;
-    this.#publish({ op, peer: this.route.peerName, callId: this.#scope.id, bytes, tookMs, code });
+    this.#publish({ op, peer: this.peer.peerName, callId: this.#scope.id, bytes, tookMs, code });
   }
 
   #letGo(begun: number): void {
@@ -369,7 +354,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   }
 
   #progress(): TransferProgress {
-    const untilMs = this.#settled ? this.#settledMs : this.route.clock.now();
+    const untilMs = this.#settled ? this.#settledMs : this.peer.clock.now();
     const seconds = (untilMs - this.#beganMs) / 1000;
     return {
       bytes: this.moved,

@@ -14,7 +14,7 @@ import type { RegionCore } from "../memory/region-core.ts";
 import { permits } from "../memory/region-kind.ts";
 import { grantedHere } from "../memory/region-registration.ts";
 import { grantOf, type RemoteGrant, RemoteRegion, sliceRemoteSegments } from "../memory/remote-region.ts";
-import type { TransferScope } from "./control/transfer-route.ts";
+import type { TransferScope } from "./control/peer-link.ts";
 import type { LocalMemory, TransferPart } from "./transfer-options.ts";
 
 /** A part of a transfer that has passed all checks. */

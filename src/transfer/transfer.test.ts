@@ -7,8 +7,7 @@ import { RegionCore } from "../memory/region-core.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort, type PostedTransfer } from "../session/connection/fake-port.test-support.ts";
-import type { PeerLink } from "./control/peer-link.ts";
-import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
+import type { PeerLink, RefusedTransfer } from "./control/peer-link.ts";
 import { pull, transfer, transferParts } from "./transfer.ts";
 import type { LocalMemory, TransferOptions } from "./transfer-options.ts";
 
@@ -20,14 +19,14 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
   const port = new FakePort();
   const clock = new FakeClock();
   const landed: [string, number][] = [];
-  const way: TransferRoute = {
+  const way: Partial<PeerLink> = {
     port,
     address: 1,
     clock,
     wakeProgress: () => {},
     onLanded: (op, bytes) => void landed.push([op, bytes]),
   };
-  const route = way as PeerLink;
+  const peer = way as PeerLink;
   const call = new IncomingCall({ takeOutcome: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
   const remote = new RemoteRegion(call, {
     bytes,
@@ -35,8 +34,8 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
     segments: [{ key: 5n, address: 4096n, bytes }],
   });
   const get = (local: LocalMemory, options?: TransferOptions, from: RemoteRegion = remote) =>
-    transfer("get", route, call, from, local, options);
-  return { answers, port, route, clock, landed, call, remote, get };
+    transfer("get", peer, call, from, local, options);
+  return { answers, port, peer, clock, landed, call, remote, get };
 }
 
 const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
@@ -50,7 +49,7 @@ const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
 
 describe("transfer", () => {
   it("refuses to get into memory that the port cannot write, and puts from it", async () => {
-    const { port, route, call, remote, get } = setUp();
+    const { port, peer, call, remote, get } = setUp();
     const file = new Uint8Array(40);
     port.unpinned.add(file.buffer);
     expect(await failure(get(file))).toMatchObject({
@@ -65,9 +64,9 @@ describe("transfer", () => {
       { local: new Uint8Array(10), remote },
       { local: file, remote, offset: 20 },
     ];
-    expect((await failure(transferParts("get", route, call, parts))).code).toBe("unimplemented");
+    expect((await failure(transferParts("get", peer, call, parts))).code).toBe("unimplemented");
     expect(registrations(port).held).toBe(0);
-    const put = transfer("put", route, call, remote, file);
+    const put = transfer("put", peer, call, remote, file);
     port.transfers[0]?.settle(0);
     expect(await put).toBe(40);
   });
@@ -85,9 +84,9 @@ describe("transfer", () => {
   });
 
   it("leaves a wrong argument of a forgotten pull to the call", async () => {
-    const { route, remote, call } = setUp();
+    const { peer, remote, call } = setUp();
     call.handler = "here";
-    void pull(route, call, remote, Uint8Array, { size: 1 } as never);
+    void pull(peer, call, remote, Uint8Array, { size: 1 } as never);
     expect(String((await call.started?.handlerReturned())?.error)).toContain('unknown option "size"');
   });
 
@@ -126,14 +125,14 @@ describe("transfer", () => {
   });
 
   it("refuses an access that was not granted", async () => {
-    const { port, get, route, call } = setUp("write");
+    const { port, get, peer, call } = setUp("write");
     expect((await failure(get(new Uint8Array(5)))).code).toBe("permission_denied");
     const readable = setUp("read");
-    const put = transfer("put", readable.route, readable.call, readable.remote, new Uint8Array(5));
+    const put = transfer("put", readable.peer, readable.call, readable.remote, new Uint8Array(5));
     expect((await failure(put)).message).toContain(
       'put: the region was exposed as "read"; put needs "write"',
     );
-    expect([port.pulls.length, call.open, route.address]).toEqual([0, true, 1]);
+    expect([port.pulls.length, call.open, peer.address]).toEqual([0, true, 1]);
   });
 
   it("refuses a region of another call", async () => {
@@ -230,7 +229,7 @@ describe("a transfer between segments", () => {
       ],
     });
     const move = (local: LocalMemory, options?: TransferOptions) =>
-      transfer(op, all.route, all.call, remote, local, options);
+      transfer(op, all.peer, all.call, remote, local, options);
     return { ...all, remote, move };
   }
 
@@ -257,9 +256,9 @@ describe("a transfer between segments", () => {
   });
 
   it("of many parts is one transfer", async () => {
-    const { port, route, call, remote } = segmented();
+    const { port, peer, call, remote } = segmented();
     const memory = new Uint8Array(100);
-    const moving = transferParts("get", route, call, [
+    const moving = transferParts("get", peer, call, [
       { remote, offset: 38, local: memory.subarray(0, 2) },
       { remote, offset: 40, local: memory, localOffset: 2, length: 5 },
       { remote: remote.slice(10, 10), local: memory, localOffset: 50, length: 10 },
@@ -276,16 +275,16 @@ describe("a transfer between segments", () => {
   });
 
   it("of parts is refused for one of them before anything is posted, naming it", async () => {
-    const { port, route, call, remote } = segmented();
+    const { port, peer, call, remote } = segmented();
     const good = { remote, local: new Uint8Array(5) };
-    const attempt = (part: object) => failure(transferParts("get", route, call, [good, part as never]));
+    const attempt = (part: object) => failure(transferParts("get", peer, call, [good, part as never]));
     expect((await attempt({ remote, local: new Uint8Array(91) })).code).toBe("out_of_range");
     expect(String(await attempt({ ...good, size: 1 }))).toContain('part 1: unknown option "size"');
-    expect(String(await failure(transferParts("get", route, call, {} as never)))).toContain(
+    expect(String(await failure(transferParts("get", peer, call, {} as never)))).toContain(
       "getv: parts must",
     );
     const many = new Array(4097).fill(good);
-    expect(String(await failure(transferParts("get", route, call, many)))).toContain(
+    expect(String(await failure(transferParts("get", peer, call, many)))).toContain(
       "parts has 4097 entries; the limit is 4096",
     );
     expect([port.transfers.length, call.transfers]).toEqual([0, 0]);
@@ -386,12 +385,12 @@ describe("a transfer between segments", () => {
   });
 
   it("asks the owner where the provider does not say why, once for each grant", async () => {
-    const { route, call, port, remote } = segmented();
+    const { peer, call, port, remote } = segmented();
     const asked: RefusedTransfer[] = [];
     const reason = new RpcError({ code: "out_of_range", message: "beyond its end", origin: "remote" });
     const answers = [undefined, reason];
     const asking: PeerLink = {
-      ...route,
+      ...peer,
       explain(refused) {
         asked.push(refused);
         return Promise.resolve(answers.shift());
@@ -420,8 +419,8 @@ describe("a transfer between segments", () => {
 
   it("keeps the provider's error when the session is lost while its owner is asked, and no other end of the call", async () => {
     const attempt = async (reason: RpcError) => {
-      const { route, call, port, remote } = setUp();
-      const asking: PeerLink = { ...route, explain: () => new Promise(() => {}) };
+      const { peer, call, port, remote } = setUp();
+      const asking: PeerLink = { ...peer, explain: () => new Promise(() => {}) };
       const getting = transfer("get", asking, call, remote, new Uint8Array(5));
       port.transfers[0]?.settle(125);
       call.abort(reason);
@@ -439,9 +438,9 @@ describe("a transfer between segments", () => {
   });
 
   it("asks the owner also when the call has been cancelled meanwhile: the connection may have broken with all that was on it", async () => {
-    const { route, call, port, remote, answers } = setUp();
+    const { peer, call, port, remote, answers } = setUp();
     let asked = 0;
-    const asking: PeerLink = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
+    const asking: PeerLink = { ...peer, explain: () => Promise.reject(new Error(`${++asked}`)) };
     const getting = transfer("get", asking, call, remote, new Uint8Array(5));
     call.abort(cancelled);
     expect(await failure(getting)).toBe(cancelled);
@@ -450,9 +449,9 @@ describe("a transfer between segments", () => {
   });
 
   it("keeps the provider's error when the owner cannot be asked, and where it says why", async () => {
-    const { route, call, port, remote } = setUp();
+    const { peer, call, port, remote } = setUp();
     let asked = 0;
-    const asking: PeerLink = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
+    const asking: PeerLink = { ...peer, explain: () => Promise.reject(new Error(`${++asked}`)) };
     const attempt = async (status: number) => {
       const getting = transfer("get", asking, call, remote, new Uint8Array(5));
       port.transfers.at(-1)?.settle(status);
@@ -470,13 +469,13 @@ describe("a transfer between segments", () => {
   });
 
   it("refuses memory that is source and destination at once", async () => {
-    const { port, route, call } = setUp();
+    const { port, peer, call } = setUp();
     const memory = new Uint8Array(100);
     const core = new RegionCore({ onRegionReleased: () => {} }, [memory.subarray(10, 60)], "read_write");
     const { descriptor } = core.grantTo(port, () => {});
     const self = new RemoteRegion(call, descriptor);
     const attempt = (local: Uint8Array, options?: TransferOptions) =>
-      transfer("put", route, call, self, local, options);
+      transfer("put", peer, call, self, local, options);
     expect((await failure(attempt(memory.subarray(59, 70), { offset: 39 }))).code).toBe("invalid_argument");
     expect((await failure(attempt(memory.subarray(0, 11)))).message).toContain("overlap");
     const beside = [attempt(memory.subarray(60)), attempt(memory.subarray(10, 20), { offset: 10 })];
@@ -487,8 +486,8 @@ describe("a transfer between segments", () => {
 
 describe("pull", () => {
   it("gives what was asked for, in memory of its own", async () => {
-    const { port, route, call, remote } = setUp("read", 40);
-    const pulling = pull(route, call, remote, Float64Array, { offset: 8 });
+    const { port, peer, call, remote } = setUp("read", 40);
+    const pulling = pull(peer, call, remote, Float64Array, { offset: 8 });
     new Float64Array(port.pulls[0]?.into.buffer as ArrayBuffer).fill(1.5);
     port.pulls[0]?.settle(0);
     expect(await pulling).toEqual(new Float64Array(4).fill(1.5));
@@ -498,7 +497,7 @@ describe("pull", () => {
       [BigInt64Array, 16],
       [Uint8ClampedArray, 0],
     ] as const) {
-      const typed = pull<ArrayBufferView>(route, call, remote, Type, { length: bytes });
+      const typed = pull<ArrayBufferView>(peer, call, remote, Type, { length: bytes });
       if (bytes > 0) port.pulls.at(-1)?.settle(0);
       const value = await typed;
       expect([value.constructor, value.byteLength]).toEqual([Type, bytes]);
@@ -506,15 +505,15 @@ describe("pull", () => {
   });
 
   it("refuses a length that is no whole number of elements, what is no type, and what it does not know", async () => {
-    const { port, route, call, remote } = setUp("read", 41);
-    expect((await failure(pull(route, call, remote, Float64Array))).message).toContain(
+    const { port, peer, call, remote } = setUp("read", 41);
+    expect((await failure(pull(peer, call, remote, Float64Array))).message).toContain(
       "[invalid_argument] pull: 41 bytes are not a multiple of the element size, 8 bytes",
     );
-    expect((await failure(pull(route, call, remote, Buffer, { offset: 50 }))).code).toBe("out_of_range");
-    expect((await failure(pull(route, call, remote, Buffer, { length: 42 }))).code).toBe("out_of_range");
-    expect(String(await failure(pull(route, call, remote, Array as never)))).toContain("the type must be");
+    expect((await failure(pull(peer, call, remote, Buffer, { offset: 50 }))).code).toBe("out_of_range");
+    expect((await failure(pull(peer, call, remote, Buffer, { length: 42 }))).code).toBe("out_of_range");
+    expect(String(await failure(pull(peer, call, remote, Array as never)))).toContain("the type must be");
     const unknown = { localOffset: 1 } as never;
-    expect(String(await failure(pull(route, call, remote, Buffer, unknown)))).toContain('"localOffset"');
+    expect(String(await failure(pull(peer, call, remote, Buffer, unknown)))).toContain('"localOffset"');
     expect(port.transfers).toEqual([]);
   });
 });

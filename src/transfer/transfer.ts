@@ -10,8 +10,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import { checkOptions } from "../base/options/options.ts";
 import { CallPromise, callPromise } from "../call/call-operations.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
-import type { PeerLink } from "./control/peer-link.ts";
-import type { TransferScope } from "./control/transfer-route.ts";
+import type { PeerLink, TransferScope } from "./control/peer-link.ts";
 import { TransferOperation, type TransferProgress } from "./transfer-operation.ts";
 import {
   type LocalMemory,
@@ -68,7 +67,7 @@ export class Transfer extends CallPromise<number> {
  */
 export function transfer(
   op: "get" | "put",
-  session: PeerLink,
+  peer: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
   local: LocalMemory,
@@ -79,13 +78,13 @@ export function transfer(
     const { offset, localOffset, length } = options;
     return [checkPart(op, scope, { remote, local, offset, localOffset, length })];
   };
-  return new Transfer(new TransferOperation(op, session, scope, options, check));
+  return new Transfer(new TransferOperation(op, peer, scope, options, check));
 }
 
 /** As `transfer`, for many pairs of memory at once: `getv` and `putv`. */
 export function transferParts(
   op: "get" | "put",
-  session: PeerLink,
+  peer: PeerLink,
   scope: TransferScope,
   parts: readonly TransferPart[],
   options: TransferControl = {},
@@ -101,7 +100,7 @@ export function transferParts(
       return checkPart(op, scope, part);
     });
   };
-  return new Transfer(new TransferOperation(op, session, scope, options, check));
+  return new Transfer(new TransferOperation(op, peer, scope, options, check));
 }
 
 const TypedArray = Object.getPrototypeOf(Uint8Array) as abstract new () => ArrayBufferView;
@@ -113,17 +112,17 @@ const TypedArray = Object.getPrototypeOf(Uint8Array) as abstract new () => Array
  * `resource_exhausted` when there is no memory for it.
  */
 export function pull<T extends ArrayBufferView>(
-  session: PeerLink,
+  peer: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
   Type: { readonly prototype: T },
   options: PullOptions = {},
 ): Promise<T> {
-  return callPromise(scope.operations, () => pullInto(session, scope, remote, Type, options));
+  return callPromise(scope.operations, () => pullInto(peer, scope, remote, Type, options));
 }
 
 async function pullInto<T extends ArrayBufferView>(
-  session: PeerLink,
+  peer: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
   Type: { readonly prototype: T },
@@ -149,7 +148,7 @@ async function pullInto<T extends ArrayBufferView>(
     });
   }
   const memory = allocate(length);
-  await transfer("get", session, scope, remote, new Uint8Array(memory), { ...options, offset, length });
+  await transfer("get", peer, scope, remote, new Uint8Array(memory), { ...options, offset, length });
   return viewAs(Type, memory);
 }
 

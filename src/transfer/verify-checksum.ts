@@ -6,8 +6,7 @@ import { builtin } from "../wire/builtin.ts";
 import { crc32c } from "./checksum.ts";
 import { asCount, builtinMethod, fail, isUint32, isUint64 } from "./control/control-method.ts";
 import { requestInCall, unexpected } from "./control/control-request.ts";
-import type { PeerLink } from "./control/peer-link.ts";
-import type { TransferScope } from "./control/transfer-route.ts";
+import type { PeerLink, TransferScope } from "./control/peer-link.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** The bytes summed in one turn of the event loop: about a millisecond. */
@@ -57,12 +56,12 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
 export async function verify(
   what: string,
   scope: TransferScope,
-  session: PeerLink,
+  peer: PeerLink,
   parts: readonly CheckedPart[],
 ): Promise<void> {
   for (const group of grouped(parts)) {
     const [{ remote }] = group;
-    const asked = requestInCall(scope, session, builtin.checksum, [
+    const asked = requestInCall(scope, peer, builtin.checksum, [
       remote.grantKey,
       group.flatMap(({ remote: { grantOffset }, offset, bytes }) => [grantOffset + offset, bytes]),
     ]);
@@ -71,7 +70,7 @@ export async function verify(
     const views = group.flatMap(({ local }) => local);
     const here = await sumOf(views, 0, () => scope.open);
     const there = await asked;
-    if (!isUint32(there)) throw unexpected(session);
+    if (!isUint32(there)) throw unexpected(peer);
     if (here === there) continue;
     const bytes = group.reduce((sum, part) => sum + part.bytes, 0);
     throw new RpcError({
@@ -119,12 +118,12 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     }
     return { key, ranges };
   },
-  async ({ key, ranges }, call, session) => {
+  async ({ key, ranges }, call, peer) => {
     // A grant for writing is enough: a peer that put bytes there may verify them. The checksum of a few bytes reveals
     // them.
-    const regions = ranges.map(({ offset, bytes }) => session.grants.check(key, undefined, offset, bytes));
-    const granted = session.grants.find(key);
-    const goOn = () => call.open && session.grants.find(key) === granted;
+    const regions = ranges.map(({ offset, bytes }) => peer.grants.check(key, undefined, offset, bytes));
+    const granted = peer.grants.find(key);
+    const goOn = () => call.open && peer.grants.find(key) === granted;
     let sum = 0;
     for (const [index, range] of ranges.entries())
       sum = await sumOf(

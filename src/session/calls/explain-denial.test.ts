@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
+import type { RefusedTransfer } from "../../transfer/control/peer-link.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { FakeCall } from "../connection/fake-services.test-support.ts";
 import { id, open } from "./scripted-session.test-support.ts";

@@ -1,8 +1,7 @@
 import type { RpcCode } from "../../base/errors/code.ts";
 import { type RpcError, remoteError } from "../../base/errors/rpc-error.ts";
 import { realTimers } from "../../base/time/real-timers.ts";
-import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
+import type { PeerLink, RefusedTransfer } from "../../transfer/control/peer-link.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { brokenByRefusal } from "../opening/end-reasons.ts";
 

@@ -1,8 +1,7 @@
 import type { RpcCode } from "../../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../../base/errors/rpc-error.ts";
 import { OutgoingCall, type RequestTerms } from "../../call/outgoing-call.ts";
-import type { ControlRequestOptions, ControlRequestSender, PeerLink } from "./peer-link.ts";
-import type { TransferScope } from "./transfer-route.ts";
+import type { ControlRequestOptions, ControlRequestSender, PeerLink, TransferScope } from "./peer-link.ts";
 
 const defaultTimeoutMs = 10_000;
 const controlTerms: RequestTerms = {
@@ -94,20 +93,20 @@ export class ControlRequest extends OutgoingCall {
  */
 export function requestInCall(
   scope: TransferScope,
-  session: PeerLink,
+  peer: PeerLink,
   method: number,
   input: readonly unknown[],
 ): Promise<unknown> {
   scope.assertOpen();
-  const timeoutMs = Math.max(1, scope.deadlineMs - session.clock.now());
-  return session.request(method, input, { timeoutMs, signal: scope.signal });
+  const timeoutMs = Math.max(1, scope.deadlineMs - peer.clock.now());
+  return peer.request(method, input, { timeoutMs, signal: scope.signal });
 }
 
 /** The error for an answer of a wrong form. */
-export function unexpected(session: PeerLink): RpcError {
+export function unexpected(peer: PeerLink): RpcError {
   return new RpcError({
     code: "internal",
-    message: `${session.peerName} sent a malformed answer to a control request`,
+    message: `${peer.peerName} sent a malformed answer to a control request`,
     origin: "remote",
   });
 }

@@ -4,12 +4,13 @@ import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
+import type { CallOperations } from "../../call/call-operations.ts";
 import type { OutcomeTaker } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
+import type { Port } from "../../fabric/port.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
-import type { SealedOwner } from "./sealed-bulk.ts";
-import type { TransferRoute } from "./transfer-route.ts";
+import type { SealedMover, SealedOwner } from "./sealed-bulk.ts";
 
 export interface ControlRequestOptions {
   /** How long to wait for the answer, in milliseconds. Default 10,000. */
@@ -39,7 +40,10 @@ export interface LinkServices {
  * One peer, as handlers and transfers see it: its identity, its grants, and the way to send it requests. A session
  * implements this. Code that serves a peer or sends it requests needs no more of the session.
  */
-export interface PeerLink extends TransferRoute, OutcomeTaker {
+export interface PeerLink extends OutcomeTaker {
+  readonly port: Port;
+  readonly address: number;
+  readonly clock: Clock;
   /** The peer's URL, or the known part of it. */
   readonly peerName: string;
   /** The proven identity of the peer; undefined for a peer without one. */
@@ -53,6 +57,14 @@ export interface PeerLink extends TransferRoute, OutcomeTaker {
   readonly account: PeerAccount;
   /** The peer's present grants on this engine's memory. */
   readonly grants: GrantedRegions;
+  /** Makes progress soon: work was posted. */
+  wakeProgress(): void;
+  /** A transfer has ended; `bytes` have certainly moved. */
+  onLanded(op: "get" | "put", bytes: number): void;
+  /** Asks the region's owner why its provider rejected a transfer. Undefined when the owner knows no reason. */
+  explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
+  /** Present where bulk travels sealed: then no one-sided access to a region is possible. */
+  readonly sealedMover?: SealedMover | undefined;
   /** Present where bulk travels sealed. */
   readonly sealedOwner?: SealedOwner | undefined;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
@@ -71,6 +83,39 @@ export interface PeerLink extends TransferRoute, OutcomeTaker {
    * unless `timeoutMs` is set.
    */
   request(method: number, input: unknown, options?: ControlRequestOptions): Promise<unknown>;
+}
+
+/**
+ * The time in which transfers may use a peer's memory. An incoming call is such a scope: the regions that came with it
+ * may be used until it ends.
+ */
+export interface TransferScope {
+  /** The number of the call; undefined if it is no call. */
+  readonly id?: number | undefined;
+  readonly open: boolean;
+  /** When the scope ends at the latest, on the engine's clock. */
+  readonly deadlineMs: number;
+  /** Fires when the scope ends against the will of its user; the reason is an RpcError. */
+  readonly signal: AbortSignal;
+  /** Records failures of operations that are not awaited; undefined where no report is made. */
+  readonly operations?: CallOperations | undefined;
+  /** Throws the error that ended the scope. */
+  assertOpen(): void;
+  /**
+   * A transfer begins. The scope's end is sent to the peer after the transfer has ended. Throws as `assertOpen`.
+   */
+  beginTransfer(): void;
+  endTransfer(): void;
+}
+
+/**
+ * A transfer that a provider rejected without a reason: bytes `offset` to `offset + bytes` of the grant with this key.
+ */
+export interface RefusedTransfer {
+  readonly key: bigint;
+  readonly needed: "read" | "write";
+  readonly offset: number;
+  readonly bytes: number;
 }
 
 /** Sends control requests. */

@@ -14,14 +14,17 @@ export interface SealedPart {
   readonly local: readonly Uint8Array[];
 }
 
-/** Is notified of a sealed transfer's progress. */
-export interface SealedTransferListener {
-  /** Asked before each piece, and before bytes are put in place: true once the rest is not wanted. */
+/** Is notified of the progress of a chunked transfer. */
+export interface ChunkListener<F> {
+  /** Asked before each chunk, and before bytes are put in place: true once the rest is not wanted. */
   stopped(): boolean;
-  /** `bytes` more are in place. */
+  /** `bytes` more have certainly moved. */
   onMoved(bytes: number): void;
-  /** No piece is under way. Without an error all bytes have moved, or the transfer was stopped. */
-  onSealedEnd(error: RpcError | undefined): void;
+  /**
+   * No chunk is in flight, and no chunk follows. `failure` is 0, or the first error: the number of the provider, or what
+   * the owner of sealed bytes answered. A transfer that was stopped has 0 and fewer bytes.
+   */
+  onEnded(failure: F | 0): void;
 }
 
 /** The content of a sealed transfer. */
@@ -32,7 +35,7 @@ export interface SealedPlan {
   readonly chunkBytes?: number | undefined;
   /** On the engine's clock. */
   readonly deadlineMs: number;
-  readonly listener: SealedTransferListener;
+  readonly listener: ChunkListener<RpcError>;
 }
 
 /** Moves bytes of regions where they travel sealed. */

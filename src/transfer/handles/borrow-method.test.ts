@@ -4,8 +4,7 @@ import { IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { Region } from "../../memory/region.ts";
 import { RegionCore } from "../../memory/region-core.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import type { Shares } from "./shares.ts";
-import { borrowMethod } from "./shares.ts";
+import { borrowMethod, type Shares } from "./shares.ts";
 
 it("a peer that borrows again and again has 256 regions at most, and others are lent to", async () => {
   const region = new Region(new RegionCore({ onRegionReleased() {} }, [new Uint8Array(8)], "read"));

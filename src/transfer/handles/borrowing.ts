@@ -34,13 +34,13 @@ export const borrowFields = {
 
 /** A connection to a region's owner, released when the region is returned. */
 export interface OwnerLink {
-  readonly session: PeerLink;
+  readonly peer: PeerLink;
   release(): void;
 }
 
 /** A borrower that waits for the region of its ticket. */
 interface Expected {
-  readonly session: PeerLink;
+  readonly peer: PeerLink;
   readonly handle: RegionHandle;
   readonly onReturned: () => void;
   resolve(region: BorrowedRegion): void;
@@ -59,9 +59,9 @@ export class Borrowing {
     "grant",
     ([ticket, region]) =>
       isUint64(ticket) && region instanceof RemoteRegion ? { ticket, region } : undefined,
-    ({ ticket, region }, call, session) => {
+    ({ ticket, region }, call, peer) => {
       const expected = this.#expected.get(ticket);
-      if (expected === undefined || expected.session !== session)
+      if (expected === undefined || expected.peer !== peer)
         return fail(call, "not_found", "no borrower waits for this region");
       const { handle, onReturned } = expected;
       if (region.byteLength !== handle.byteLength || region.access !== handle.access) {
@@ -76,7 +76,7 @@ export class Borrowing {
       // One region for each ticket.
       this.#expected.delete(ticket);
       call.wording = lease;
-      expected.resolve(new BorrowedRegion(call, session, region, onReturned));
+      expected.resolve(new BorrowedRegion(call, peer, region, onReturned));
     },
   );
 
@@ -90,7 +90,7 @@ export class Borrowing {
     timeoutMs: number,
     signal?: AbortSignal,
   ): Promise<BorrowedRegion> {
-    const { session } = link;
+    const { peer } = link;
     const ticket = randomBytes(8).readBigUInt64LE();
     let released = false;
     const onReturned = () => {
@@ -99,7 +99,7 @@ export class Borrowing {
       link.release();
     };
     const coming = new Promise<BorrowedRegion>((resolve, reject) => {
-      this.#expected.set(ticket, { session, handle, onReturned, resolve, reject });
+      this.#expected.set(ticket, { peer, handle, onReturned, resolve, reject });
     });
     coming.catch(() => {});
     let here: BorrowedRegion | undefined;
@@ -109,7 +109,7 @@ export class Borrowing {
       },
       () => {},
     );
-    const cancelTimer = session.clock.timer(timeoutMs, () =>
+    const cancelTimer = peer.clock.timer(timeoutMs, () =>
       this.#expected.get(ticket)?.reject(
         new RpcError({
           code: "deadline_exceeded",
@@ -119,7 +119,7 @@ export class Borrowing {
     );
     try {
       const input = [tokenOf(handle), handle.incarnation, ticket];
-      await session.request(builtin.borrow, input, { timeoutMs, signal });
+      await peer.request(builtin.borrow, input, { timeoutMs, signal });
       return await coming;
     } catch (error) {
       here?.dispose();
@@ -132,8 +132,8 @@ export class Borrowing {
   }
 
   /** The session ended: its owners send no more regions. */
-  onSessionEnded(session: PeerLink, reason: RpcError): void {
-    for (const expected of this.#expected.values()) if (expected.session === session) expected.reject(reason);
+  onSessionEnded(peer: PeerLink, reason: RpcError): void {
+    for (const expected of this.#expected.values()) if (expected.peer === peer) expected.reject(reason);
   }
 }
 
@@ -177,14 +177,14 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
   /** Length in bytes. */
   readonly byteLength: number;
   readonly #call: IncomingCall;
-  readonly #session: PeerLink;
+  readonly #peer: PeerLink;
   readonly #remote: RemoteRegion;
   readonly #returned: Promise<void>;
 
   /** @internal Made by `engine.borrow`. */
-  constructor(call: IncomingCall, session: PeerLink, remote: RemoteRegion, onReturned: () => void) {
+  constructor(call: IncomingCall, peer: PeerLink, remote: RemoteRegion, onReturned: () => void) {
     this.#call = call;
-    this.#session = session;
+    this.#peer = peer;
     this.#remote = remote;
     this.access = remote.access as unknown as Granting<A>;
     this.byteLength = remote.byteLength;
@@ -205,27 +205,27 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
 
   /** Copies from the region into `local`; as `call.get` in a handler. */
   get(local: LocalMemory, options?: TransferOptions): Transfer {
-    return transfer("get", this.#session, this.#call, this.#remote, local, options);
+    return transfer("get", this.#peer, this.#call, this.#remote, local, options);
   }
 
   /** Copies `local` into the region; as `call.put` in a handler. */
   put(local: LocalMemory, options?: PutOptions): Transfer {
-    return transfer("put", this.#session, this.#call, this.#remote, local, options);
+    return transfer("put", this.#peer, this.#call, this.#remote, local, options);
   }
 
   /** As `get`, for many parts in one transfer. */
   getv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferParts("get", this.#session, this.#call, this.#withRemote(parts), options);
+    return transferParts("get", this.#peer, this.#call, this.#withRemote(parts), options);
   }
 
   /** As `put`, for many parts in one transfer. */
   putv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferParts("put", this.#session, this.#call, this.#withRemote(parts), options);
+    return transferParts("put", this.#peer, this.#call, this.#withRemote(parts), options);
   }
 
   /** Copies the region into new memory and returns it as `Type`; as `call.pull` in a handler. */
   pull<T extends ArrayBufferView>(Type: { readonly prototype: T }, options?: PullOptions): Promise<T> {
-    return pull(this.#session, this.#call, this.#remote, Type, options);
+    return pull(this.#peer, this.#call, this.#remote, Type, options);
   }
 
   /** Returns the region. Its owner is notified when the last transfer has ended. Safe to call twice. */

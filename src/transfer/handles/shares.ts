@@ -130,25 +130,25 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
         isUint64(ticket);
       return fits ? { token, incarnation: life, ticket } : undefined;
     },
-    async ({ token, incarnation: life, ticket }, call, session) => {
+    async ({ token, incarnation: life, ticket }, call, peer) => {
       // Any peer that has seen a handle knows it, so `allow` decides who may use it.
-      const refused = session.refusalOf(borrowPath);
+      const refused = peer.refusalOf(borrowPath);
       if (refused !== undefined) return void call.settle({ error: refused });
       if (life !== incarnation)
         return fail(call, "not_found", "the handle comes from an earlier run of this engine");
       const { region, endsMs } = shares.find(token);
-      const count = borrowed.get(session) ?? 0;
+      const count = borrowed.get(peer) ?? 0;
       if (count >= maxBorrowed)
         return fail(
           call,
           "resource_exhausted",
           `the peer has borrowed ${maxBorrowed} regions; that is the limit`,
         );
-      borrowed.set(session, count + 1);
+      borrowed.set(peer, count + 1);
       const over = new AbortController();
       const forget = coreOf(region).onDisposed(() => over.abort(takenBack));
       const timeoutMs = Math.max(1, endsMs - systemClock.now());
-      const granting = session.request(builtin.grant, [ticket, region], {
+      const granting = peer.request(builtin.grant, [ticket, region], {
         timeoutMs,
         graceMs,
         signal: over.signal,
@@ -156,7 +156,7 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       granting
         .finally(() => {
           forget();
-          borrowed.set(session, (borrowed.get(session) ?? 1) - 1);
+          borrowed.set(peer, (borrowed.get(peer) ?? 1) - 1);
         })
         .catch(() => {});
       // A later end of the request concerns only the borrower. A request that has already failed never left.

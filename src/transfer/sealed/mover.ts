@@ -3,12 +3,7 @@ import { realClock } from "../../base/time/clock.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { ChunkedTransfer, TransferTurns } from "../chunked-transfer.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import type {
-  PieceCiphers,
-  SealedMover,
-  SealedPlan,
-  SealedTransferListener,
-} from "../control/sealed-bulk.ts";
+import type { PieceCiphers, SealedMover, SealedPlan } from "../control/sealed-bulk.ts";
 import { pieceTurns } from "../piece-turns.ts";
 import { Staging, type StagingPiece, scatter } from "../staging.ts";
 import {
@@ -80,7 +75,7 @@ export class SessionMover implements SealedMover {
     } else {
       const bytes = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece)]);
       if (!(bytes instanceof Uint8Array) || bytes.byteLength !== piece.bytes) throw this.#malformed();
-      if (transfer.stopped) return;
+      if (transfer.isStopped) return;
       scatter(bytes, piece.local);
     }
     transfer.onMoved(piece.bytes);
@@ -95,7 +90,7 @@ export class SessionMover implements SealedMover {
     const isOpened = await openPiece("get", this.#peer, this.#ciphers.opener, {
       ranges: piece.ranges,
       at: sealed,
-      target: () => (transfer.stopped || this.#ended ? undefined : piece.local),
+      target: () => (transfer.isStopped || this.#ended ? undefined : piece.local),
       onRead: onSlotFree,
     });
     if (isOpened) transfer.onMoved(piece.bytes);
@@ -106,7 +101,7 @@ export class SessionMover implements SealedMover {
     const { port, account, services } = this.#peer;
     const place = await Staging.of(port, services.limits.memoryBytes).readable.take(account);
     try {
-      if (transfer.stopped) return;
+      if (transfer.isStopped) return;
       // There are no keys after the end. The request then fails with the reason of the session's end.
       const at = this.#ended ? [] : this.#lay(piece, place);
       await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), ...at]);
@@ -172,20 +167,17 @@ interface SealedWay {
 }
 
 /** A transfer with sealed pieces as chunks. It ends when no piece is under way and no piece follows. */
-class SealedTransfer extends ChunkedTransfer {
+class SealedTransfer extends ChunkedTransfer<RpcError> {
   readonly op: "get" | "put";
   readonly pieces: PieceQueue;
   readonly deadlineMs: number;
-  readonly #listener: SealedTransferListener;
   readonly #way: SealedWay;
-  #error: RpcError | undefined;
 
   constructor({ op, parts, chunkBytes, deadlineMs, listener }: SealedPlan, way: SealedWay) {
-    super(way.turns);
+    super(way.turns, listener);
     this.op = op;
     this.pieces = new PieceQueue(parts, chunkBytes);
     this.deadlineMs = deadlineMs;
-    this.#listener = listener;
     this.#way = way;
   }
 
@@ -202,14 +194,6 @@ class SealedTransfer extends ChunkedTransfer {
     return this.#way.hasRoom ? this.pieces.nextBytes : 0;
   }
 
-  get stopped(): boolean {
-    return this.isStopped;
-  }
-
-  protected override get isStopped(): boolean {
-    return this.#error !== undefined || this.#listener.stopped();
-  }
-
   protected override move(maxBytes: number): void {
     void this.#moved(this.#way.move(this, this.pieces.take(maxBytes)));
   }
@@ -218,18 +202,14 @@ class SealedTransfer extends ChunkedTransfer {
     try {
       await moving;
     } catch (error) {
-      this.#error ??= error as RpcError;
+      return this.onChunkEnded(error as RpcError);
     }
     this.onChunkEnded();
   }
 
   /** `bytes` more are in place. */
   onMoved(bytes: number): void {
-    this.#listener.onMoved(bytes);
-  }
-
-  protected override onEnded(): void {
-    this.#listener.onSealedEnd(this.#error);
+    this.listener.onMoved(bytes);
   }
 }
 

@@ -176,7 +176,7 @@ export class SealedPair {
           onMoved: (bytes) => {
             moved += bytes;
           },
-          onSealedEnd: (error) => resolve({ moved, code: error?.code }),
+          onEnded: (error) => resolve({ moved, code: error === 0 ? undefined : error.code }),
         },
       });
     });
