@@ -3,14 +3,18 @@
 // The entry `cinnabar/native`: the parts of the addon, and the lock of a socket's file, for packages that build on
 // Cinnabar. No engine is needed.
 
-import type { FileAddon } from "./fabric/libfabric/file-addon.ts";
+import type { FileAddon } from "./fabric/libfabric/addon.ts";
 import { addonIfThere } from "./fabric/libfabric/libfabric.ts";
 
 export { numericHost } from "./fabric/host.ts";
-export type { FileAddon } from "./fabric/libfabric/file-addon.ts";
-export type { NativeError } from "./fabric/libfabric/native-error.ts";
-export type { PageAddon } from "./fabric/libfabric/page-addon.ts";
-export { type QueuePairAddon, queuePairEvent, queuePairWork } from "./fabric/libfabric/queue-pair-addon.ts";
+export {
+  type FileAddon,
+  type NativeError,
+  type PageAddon,
+  type QueuePairAddon,
+  queuePairEvent,
+  queuePairWork,
+} from "./fabric/libfabric/addon.ts";
 export { SocketFile } from "./fabric/net/socket-file.ts";
 export {
   type QueuePairFailure,

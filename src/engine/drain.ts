@@ -1,7 +1,7 @@
 import { type FieldsOf, milliseconds } from "../base/options/options.ts";
-import { type Clock, realClock } from "../base/time/clock.ts";
-import type { DrainGate } from "../session/connection/drain-gate.ts";
-import type { OpenCall } from "./open-call.ts";
+import { realClock, systemClock } from "../base/time/clock.ts";
+import type { EngineParts } from "./engine-parts.ts";
+import { type OpenCall, openCalls } from "./open-call.ts";
 
 /** The options of `engine.drain`. */
 export interface DrainOptions {
@@ -18,22 +18,6 @@ export interface DrainReport {
   readonly aborted: readonly OpenCall[];
   /** How long the drain took, in milliseconds. */
   readonly tookMs: number;
-}
-
-/** The engine of a drain. */
-export interface Drainable {
-  readonly clock: Clock;
-  readonly gate: DrainGate;
-  /** Announces the drain to every peer. */
-  announce(): void;
-  /** Whether handlers run. */
-  serves(): boolean;
-  /** Whether anything is in flight, including answers that have not left or have not been pulled. */
-  works(): boolean;
-  /** Whether every peer has received the announcement: then all its earlier requests have arrived. */
-  isHeard(): boolean;
-  calls(): OpenCall[];
-  close(): Promise<void>;
 }
 
 export const drainFields = {
@@ -61,7 +45,7 @@ const longestNoticeMs = 1000;
  */
 export class Drain {
   readonly report: Promise<DrainReport>;
-  readonly #engine: Drainable;
+  readonly #engine: EngineParts;
   readonly #beganMs: number;
   /** The drain waits until this time for peers that have not received the announcement. */
   readonly #heardMs: number;
@@ -70,22 +54,24 @@ export class Drain {
   #resolve!: (report: DrainReport) => void;
   #ended = false;
 
-  constructor(engine: Drainable, graceMs: number) {
+  constructor(engine: EngineParts, graceMs: number) {
     this.#engine = engine;
-    this.#beganMs = engine.clock.now();
+    this.#beganMs = systemClock.now();
     this.#heardMs = this.#beganMs + longestNoticeMs;
     this.report = new Promise((resolve) => {
       this.#resolve = resolve;
     });
+    engine.sessions.stopAccepting();
     engine.gate.requests = false;
-    engine.announce();
+    for (const session of engine.sessions) session.ping();
+    engine.health.onDraining();
     this.shorten(graceMs);
   }
 
   /** The grace ends after `graceMs`, or at its former end if that is earlier. */
   shorten(graceMs: number): void {
     if (this.#ended) return;
-    this.#untilMs = Math.min(this.#untilMs, this.#engine.clock.now() + graceMs);
+    this.#untilMs = Math.min(this.#untilMs, systemClock.now() + graceMs);
     this.#look();
   }
 
@@ -96,18 +82,18 @@ export class Drain {
 
   #look(): void {
     this.#cancelTimer?.();
-    const { clock, gate } = this.#engine;
-    if (!this.#engine.serves()) gate.calls = false;
-    const isDone = !this.#engine.works() && (this.#engine.isHeard() || clock.now() >= this.#heardMs);
-    if (!isDone && clock.now() >= this.#untilMs) this.#warnOfItself();
-    if (isDone || clock.now() >= this.#untilMs) return this.#end();
-    const waitMs = Math.min(lookMs, this.#untilMs - clock.now());
+    const { serves, gate } = this.#engine;
+    if (!serves) gate.calls = false;
+    const isDone = !this.#engine.works && (this.#engine.isDrainHeard || systemClock.now() >= this.#heardMs);
+    if (!isDone && systemClock.now() >= this.#untilMs) this.#warnOfItself();
+    if (isDone || systemClock.now() >= this.#untilMs) return this.#end();
+    const waitMs = Math.min(lookMs, this.#untilMs - systemClock.now());
     this.#cancelTimer = realClock.timer(Math.ceil(waitMs), () => this.#look());
   }
 
   /** A handler that awaits the drain is the only call left when the grace is over. */
   #warnOfItself(): void {
-    const calls = this.#engine.calls();
+    const calls = openCalls(this.#engine.exchanges, this.#engine.wheel);
     const [last] = calls;
     if (calls.length !== 1 || last?.direction !== "in" || last.phase !== "open") return;
     process.emitWarning(
@@ -120,8 +106,7 @@ export class Drain {
     this.#ended = true;
     this.#cancelTimer?.();
     this.#engine.gate.calls = false;
-    const aborted = this.#engine.works() ? this.#engine.calls() : [];
-    const { clock } = this.#engine;
-    this.#engine.close().then(() => this.#resolve({ aborted, tookMs: clock.now() - this.#beganMs }));
+    const aborted = this.#engine.works ? openCalls(this.#engine.exchanges, this.#engine.wheel) : [];
+    this.#engine.close().then(() => this.#resolve({ aborted, tookMs: systemClock.now() - this.#beganMs }));
   }
 }

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { closedError, type RpcError } from "../base/errors/rpc-error.ts";
-import { ByteBudget } from "../base/flow/byte-budget.ts";
+import { SharedBudgets } from "../base/flow/peer-account.ts";
 import { RequestCredits } from "../base/flow/request-credits.ts";
 import { CallLog } from "../base/observe/call-log.ts";
 import { CallMetrics } from "../base/observe/call-metrics.ts";
@@ -55,13 +55,6 @@ export class EngineParts {
   readonly ports: Ports;
   readonly memory: ExposedMemory;
   readonly quarantine = new Quarantine();
-  /** Budgets for incoming bodies, and for bodies kept for peers to pull. */
-  readonly pullBudget: ByteBudget;
-  readonly offerBudget: ByteBudget;
-  readonly queueBudget: ByteBudget;
-  /** The budget for decoded values from peers. */
-  readonly decodeBudget: ByteBudget;
-  readonly streamBudget: ByteBudget;
   readonly replays: ReplayCache;
   readonly events = new Listeners<EngineEvents>();
   readonly handlerErrors = new HandlerErrorLog(realClock);
@@ -98,11 +91,6 @@ export class EngineParts {
       urls: () => this.ports.urls,
       assertOpen,
     });
-    this.pullBudget = new ByteBudget(limits.maxPullBytes);
-    this.offerBudget = new ByteBudget(limits.maxOfferBytes);
-    this.queueBudget = new ByteBudget(limits.maxQueuedBytesInAll);
-    this.decodeBudget = new ByteBudget(limits.maxDecodedBytes);
-    this.streamBudget = new ByteBudget(limits.maxStreamBytes);
     this.replays = new ReplayCache(systemClock, limits, options.security !== undefined);
     this.admission = new Admission(systemClock, this.wheel, options.admission);
     const { onHandlerError = this.handlerErrors.report, middleware } = options;
@@ -271,11 +259,7 @@ export class EngineParts {
       quarantine: this.quarantine,
       goodbyes: new Set(),
       credits: new RequestCredits(limits.maxRequestsInAll, limits.maxRequests, limits.maxSessions),
-      pullBudget: this.pullBudget,
-      offerBudget: this.offerBudget,
-      queueBudget: this.queueBudget,
-      decodeBudget: this.decodeBudget,
-      streamBudget: this.streamBudget,
+      budgets: new SharedBudgets(limits),
       liveness: options,
       security: options.security,
       securityMeter: this.securityMeter,

@@ -409,30 +409,9 @@ export class Engine implements AsyncDisposable {
   async drain(options: DrainOptions = {}): Promise<DrainReport> {
     const { graceMs } = resolveOptions("drain", options, drainFields);
     if (this.#drain !== undefined) this.#drain.shorten(graceMs);
-    else if (!this.#parts.closed) this.#drain = this.#beginDrain(graceMs);
+    else if (!this.#parts.closed) this.#drain = new Drain(this.#parts, graceMs);
     if (this.#parts.closed) await this.#parts.close();
     return this.#drain === undefined ? { aborted: [], tookMs: 0 } : this.#drain.report;
-  }
-
-  #beginDrain(graceMs: number): Drain {
-    const parts = this.#parts;
-    parts.sessions.stopAccepting();
-    return new Drain(
-      {
-        clock: systemClock,
-        gate: parts.gate,
-        announce: () => {
-          for (const session of parts.sessions) session.ping();
-          parts.health.onDraining();
-        },
-        serves: () => parts.serves,
-        works: () => parts.works,
-        isHeard: () => parts.isDrainHeard,
-        calls: () => this.calls(),
-        close: () => this.close(),
-      },
-      graceMs,
-    );
   }
 
   /**

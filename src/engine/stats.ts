@@ -1,23 +1,19 @@
-import type { ByteBudget } from "../base/flow/byte-budget.ts";
-import type { CallMetrics, MethodStats } from "../base/observe/call-metrics.ts";
+import type { MethodStats } from "../base/observe/call-metrics.ts";
 import type { Counters } from "../base/observe/counters.ts";
 import { boolean, type FieldsOf } from "../base/options/options.ts";
-import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import type { PortDescription } from "../fabric/libfabric/port-report.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
 import { type LockedMemory, lockedMemory } from "../fabric/rdma/pinned-memory.ts";
-import type { Pool, PoolStats } from "../memory/pool.ts";
-import type { Quarantine } from "../memory/quarantine.ts";
+import type { PoolStats } from "../memory/pool.ts";
 import type { RegistrationStats } from "../memory/registration-cache.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import type { Identity } from "../security/identity.ts";
-import type { SecurityMeter, SecurityStats } from "../security/security-meter.ts";
-import type { Admission, AdmissionStats } from "../server/admission.ts";
-import type { HealthBook, ServiceHealth } from "../server/health-book.ts";
-import type { ReplayCache } from "../server/replay-cache.ts";
-import type { Exchange } from "../session/calls/exchange.ts";
+import type { SecurityStats } from "../security/security-meter.ts";
+import type { AdmissionStats } from "../server/admission.ts";
+import type { ServiceHealth } from "../server/health-book.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
+import type { EngineParts } from "./engine-parts.ts";
 import type { MappedFilesStats } from "./exposed-memory.ts";
 
 /** The options of `engine.stats`. */
@@ -90,31 +86,10 @@ export interface EngineStats extends Traffic {
   readonly ports: readonly PortStats[];
 }
 
-/** The parts of an engine for its statistics. */
-export interface MeasuredParts {
-  readonly counters: Readonly<Counters>;
-  readonly sessions: Iterable<Session> & { readonly size: number };
-  readonly exchanges: Iterable<Exchange>;
-  readonly wheel: DeadlineWheel;
-  readonly memory: { readonly regions: number; readonly mappedFiles: MappedFilesStats; readonly pool: Pool };
-  readonly quarantine: Quarantine;
-  readonly pullBudget: ByteBudget;
-  readonly offerBudget: ByteBudget;
-  readonly decodeBudget: ByteBudget;
-  readonly streamBudget: ByteBudget;
-  readonly replays: ReplayCache;
-  readonly admission: Admission;
-  readonly securityMeter: SecurityMeter;
-  readonly metrics: CallMetrics;
-  readonly health: HealthBook;
-  readonly served: { readonly services: readonly (readonly [service: string, ...more: unknown[]])[] };
-  readonly ports: { readonly all: readonly Port[] };
-}
-
 /** The present state of an engine's parts. */
-export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
-  const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
-    parts;
+export function statsOf(parts: EngineParts, histograms = false): EngineStats {
+  const { sessions, wheel, memory, quarantine, ports, replays } = parts;
+  const { budgets } = parts.services;
   return {
     counters: { ...parts.counters },
     sessions: sessions.size,
@@ -123,10 +98,10 @@ export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
     regions: memory.regions,
     mappedFiles: memory.mappedFiles,
     quarantinedBytes: quarantine.bytes,
-    pullingBytes: pullBudget.bytes,
-    decodedBytes: decodeBudget.bytes,
-    offeredBytes: offerBudget.bytes,
-    streamBytes: parts.streamBudget.bytes,
+    pullingBytes: budgets.pulls.bytes,
+    decodedBytes: budgets.decoded.bytes,
+    offeredBytes: budgets.offers.bytes,
+    streamBytes: budgets.streams.bytes,
     lockedMemory: ports.all.some(({ scheme }) => scheme === "verbs") ? lockedMemory() : undefined,
     pool: memory.pool.stats(),
     replayCalls: replays.size,

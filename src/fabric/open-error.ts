@@ -1,6 +1,6 @@
 import { fabricError, fabricErrorName, noDescriptors } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import type { NativeError } from "./libfabric/native-error.ts";
+import type { NativeError } from "./libfabric/addon.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme } from "./libfabric/url.ts";
 
 /** Why a port could not be opened, and the user's remedy. */
@@ -21,8 +21,8 @@ export function openError(error: NativeError, url: FabricUrl): RpcError {
   });
 }
 
-/** The meaning of libfabric's own errors for a user who opens a port. */
-const openReasons: Readonly<Record<string, string>> = {
+/** The meaning of the system's errors for a user who opens a port. By the error's name. */
+export const openReasons: Readonly<Record<string, string>> = {
   EACCES: "this user may not listen there; ports below 1024 need a right",
   EADDRINUSE:
     "the address is in use. Stop who listens there, or choose another port. Cluster workers and threads cannot share " +

@@ -1,8 +1,7 @@
 import { fabricError } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { NativeError, QueuePairAddon } from "./libfabric/addon.ts";
 import { requireLibfabric } from "./libfabric/libfabric.ts";
-import type { NativeError } from "./libfabric/native-error.ts";
-import type { QueuePairAddon } from "./libfabric/queue-pair-addon.ts";
 import { openError } from "./open-error.ts";
 import { pinObstacle } from "./rdma/pinned-memory.ts";
 

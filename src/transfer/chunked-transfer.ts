@@ -8,7 +8,8 @@ export abstract class ChunkedTransfer<F = unknown> {
   protected readonly listener: ChunkListener<F>;
   readonly #turns: TransferTurns;
   #failure: F | 0 = 0;
-  #inFlight = 0;
+  /** Chunks in flight. Only this class writes it. */
+  inFlight = 0;
   /** Whether it waits for its turn. */
   #waits = false;
   #ended = false;
@@ -16,11 +17,6 @@ export abstract class ChunkedTransfer<F = unknown> {
   constructor(turns: TransferTurns, listener: ChunkListener<F>) {
     this.#turns = turns;
     this.listener = listener;
-  }
-
-  /** Chunks in flight. */
-  get inFlight(): number {
-    return this.#inFlight;
   }
 
   /** Bytes that are not posted yet. */
@@ -39,7 +35,7 @@ export abstract class ChunkedTransfer<F = unknown> {
 
   /** Whether it would post a chunk now. */
   get wants(): boolean {
-    return !this.#ended && this.remaining > 0 && this.#inFlight < this.maxInFlight && !this.isStopped;
+    return !this.#ended && this.remaining > 0 && this.inFlight < this.maxInFlight && !this.isStopped;
   }
 
   /** Takes its turn among the others. Its first chunks are posted before this returns, if there is room. */
@@ -50,26 +46,26 @@ export abstract class ChunkedTransfer<F = unknown> {
 
   /** Stops the transfer. It ends now if no chunk is in flight, else with the last of them. */
   stop(): void {
-    if (this.#inFlight === 0 && !this.wants) this.#end();
+    if (this.inFlight === 0 && !this.wants) this.#end();
   }
 
   /** Posts the next chunk, of at most `maxBytes` bytes. */
   post(maxBytes: number): void {
-    this.#inFlight++;
+    this.inFlight++;
     this.move(maxBytes);
   }
 
   /** The transfer leaves the turns, because it has no chunk to post. A chunk that ends may bring it back. */
   rest(): void {
     this.#waits = false;
-    if (this.#inFlight === 0) this.#end();
+    if (this.inFlight === 0) this.#end();
   }
 
   protected onChunkEnded(failure: F | 0 = 0): void {
     if (this.#failure === 0) this.#failure = failure;
-    this.#inFlight--;
+    this.inFlight--;
     if (!this.wants) {
-      if (this.#inFlight === 0) this.#end();
+      if (this.inFlight === 0) this.#end();
     } else if (!this.#waits) return this.start();
     // The room of its chunk is free for other transfers.
     this.#turns.go();

@@ -95,19 +95,15 @@ export class CutQueue<E extends { readonly bytes: number }> {
   #index = 0;
   /** How much of the extent at `#index` was returned. */
   #within = 0;
-  #remaining: number;
+  /** How many bytes were not returned yet. Only the queue writes it. */
+  remaining: number;
   /** The bytes of the last chunk. */
   takenBytes = 0;
 
   constructor(extents: readonly E[], slice: (extent: E, from: number, bytes: number) => E) {
     this.#extents = extents;
     this.#slice = slice;
-    this.#remaining = extents.reduce((sum, { bytes }) => sum + bytes, 0);
-  }
-
-  /** How many bytes were not returned yet. */
-  get remaining(): number {
-    return this.#remaining;
+    this.remaining = extents.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
   /** The extents of the next chunk: at most `maxBytes` and `maxExtents`, and at least one byte if any is left. */
@@ -127,7 +123,7 @@ export class CutQueue<E extends { readonly bytes: number }> {
       }
     }
     this.takenBytes = maxBytes - room;
-    this.#remaining -= this.takenBytes;
+    this.remaining -= this.takenBytes;
     return chunk;
   }
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "./byte-budget.ts";
-import { PeerAccounts } from "./peer-account.ts";
+import { usualLimits } from "./engine-limits.test-support.ts";
+import { PeerAccounts, SharedBudgets } from "./peer-account.ts";
 
 describe("a budget that peers share", () => {
   it("gives one peer no more than it leaves for the others", () => {
@@ -49,14 +50,7 @@ describe("the room of a share", () => {
 });
 
 describe("the accounts of peers", () => {
-  const budget = () => new ByteBudget(1000);
-  const budgets = {
-    pullBudget: budget(),
-    offerBudget: budget(),
-    queueBudget: budget(),
-    decodeBudget: budget(),
-    streamBudget: budget(),
-  };
+  const budgets = new SharedBudgets(usualLimits);
 
   it("are one for each endpoint, and forgotten when nothing is held there", () => {
     const accounts = new PeerAccounts(budgets);

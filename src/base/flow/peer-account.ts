@@ -1,18 +1,27 @@
-import type { ByteBudget, ByteShare } from "./byte-budget.ts";
+import { ByteBudget, type ByteShare } from "./byte-budget.ts";
+import type { EngineLimits } from "./engine-limits.ts";
 import { WorkTurns } from "./work-turns.ts";
 
-/** The budgets that peers share. */
-export interface SharedBudgets {
-  /** Incoming bytes. */
-  readonly pullBudget: ByteBudget;
+/** The budgets of an engine that its peers share. */
+export class SharedBudgets {
+  /** Incoming bytes: bodies that are pulled, and what this engine holds of them. */
+  readonly pulls: ByteBudget;
   /** Bodies kept for peers to pull. */
-  readonly offerBudget: ByteBudget;
+  readonly offers: ByteBudget;
   /** Encoded frames that wait to be sent. */
-  readonly queueBudget: ByteBudget;
+  readonly queued: ByteBudget;
   /** Memory of decoded values that peers have sent. */
-  readonly decodeBudget: ByteBudget;
-  /** Windows of streams. */
-  readonly streamBudget: ByteBudget;
+  readonly decoded: ByteBudget;
+  /** Windows of streams: bytes of items that this engine may hold for peers before consumers take them. */
+  readonly streams: ByteBudget;
+
+  constructor(limits: EngineLimits) {
+    this.pulls = new ByteBudget(limits.maxPullBytes);
+    this.offers = new ByteBudget(limits.maxOfferBytes);
+    this.queued = new ByteBudget(limits.maxQueuedBytesInAll);
+    this.decoded = new ByteBudget(limits.maxDecodedBytes);
+    this.streams = new ByteBudget(limits.maxStreamBytes);
+  }
 }
 
 /** The resources of this engine that one peer holds, over all sessions with it. */
@@ -30,12 +39,12 @@ export class PeerAccount {
   /** Pulled bodies are decoded and handed on in these turns. */
   readonly turns = new WorkTurns();
 
-  constructor({ pullBudget, offerBudget, queueBudget, decodeBudget, streamBudget }: SharedBudgets) {
-    this.pulls = pullBudget.share();
-    this.offers = offerBudget.share();
-    this.queued = queueBudget.share();
-    this.decoded = decodeBudget.share();
-    this.streams = streamBudget.share();
+  constructor({ pulls, offers, queued, decoded, streams }: SharedBudgets) {
+    this.pulls = pulls.share();
+    this.offers = offers.share();
+    this.queued = queued.share();
+    this.decoded = decoded.share();
+    this.streams = streams.share();
   }
 
   /** The engine holds nothing for the peer. */

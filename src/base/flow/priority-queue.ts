@@ -24,16 +24,12 @@ export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
   readonly #links = new Map<T, QueueLink<T>>();
   readonly #classes: Readonly<Record<Priority, Chain<T>>> = { control: new Chain(), normal: new Chain() };
-  /** The number of items. A plain field: each call reads it. Only the queue writes it. */
+  /** The items, and the bytes that they hold. Only the queue writes them. */
   size = 0;
-  #bytes = 0;
+  bytes = 0;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
   }
 
   sizeOf(priority: Priority): number {
@@ -67,7 +63,7 @@ export class PriorityQueue<T extends Queued> {
     for (const each of out) this.delete(each);
     this.#links.set(item, this.#classes[item.priority].append(item));
     this.size++;
-    this.#bytes += item.waitingBytes;
+    this.bytes += item.waitingBytes;
     return out;
   }
 
@@ -77,7 +73,7 @@ export class PriorityQueue<T extends Queued> {
     this.#links.delete(item);
     this.#classes[item.priority].cut(link);
     this.size--;
-    this.#bytes -= item.waitingBytes;
+    this.bytes -= item.waitingBytes;
     return true;
   }
 
@@ -91,7 +87,7 @@ export class PriorityQueue<T extends Queued> {
     const { maxCalls, maxBytes } = this.#limits;
     const out: T[] = [];
     let size = this.size;
-    let bytes = this.#bytes;
+    let bytes = this.bytes;
     let link = priority === "control" ? this.#classes.normal.last : undefined;
     while (size >= maxCalls || (bytes + waitingBytes > maxBytes && size > 0)) {
       if (link === undefined) return undefined;
@@ -115,44 +111,33 @@ interface QueueLink<T> {
  * A doubly linked list. Appending an item and cutting out any item cost O(1).
  */
 class Chain<T> {
-  #first: QueueLink<T> | undefined;
-  #last: QueueLink<T> | undefined;
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  get first(): QueueLink<T> | undefined {
-    return this.#first;
-  }
-
-  get last(): QueueLink<T> | undefined {
-    return this.#last;
-  }
+  /** Only the chain writes these. */
+  first: QueueLink<T> | undefined;
+  last: QueueLink<T> | undefined;
+  size = 0;
 
   append(item: T): QueueLink<T> {
-    const link: QueueLink<T> = { item, next: undefined, previous: this.#last };
-    if (this.#last === undefined) this.#first = link;
-    else this.#last.next = link;
-    this.#last = link;
-    this.#size++;
+    const link: QueueLink<T> = { item, next: undefined, previous: this.last };
+    if (this.last === undefined) this.first = link;
+    else this.last.next = link;
+    this.last = link;
+    this.size++;
     return link;
   }
 
   /** Removes a link of this chain. It is in no chain afterwards. */
   cut(link: QueueLink<T>): void {
     const { next, previous } = link;
-    if (previous === undefined) this.#first = next;
+    if (previous === undefined) this.first = next;
     else previous.next = next;
-    if (next === undefined) this.#last = previous;
+    if (next === undefined) this.last = previous;
     else next.previous = previous;
     link.next = undefined;
     link.previous = undefined;
-    this.#size--;
+    this.size--;
   }
 
   *[Symbol.iterator](): IterableIterator<T> {
-    for (let link = this.#first; link !== undefined; link = link.next) yield link.item;
+    for (let link = this.first; link !== undefined; link = link.next) yield link.item;
   }
 }

@@ -16,9 +16,10 @@ export class RequestCredits {
   readonly #total: number;
   readonly #reserve: number;
   /** Open requests, over all sessions; then the open requests outside their session's reserve. */
-  #open = 0;
+  open = 0;
   #pooled = 0;
-  #share: number;
+  /** The share of each session. Only this class writes it, and `open`. */
+  share: number;
 
   /**
    * `most`: the largest share of a session. The reserve for `maxSessions` sessions is at most half of the total, and 0
@@ -28,16 +29,7 @@ export class RequestCredits {
     this.#most = most;
     this.#reserve = Math.min(leastShare, Math.floor(total / 2 / maxSessions));
     this.#total = total;
-    this.#share = most;
-  }
-
-  get open(): number {
-    return this.#open;
-  }
-
-  /** The share of each session. */
-  get share(): number {
-    return this.#share;
+    this.share = most;
   }
 
   /**
@@ -46,8 +38,8 @@ export class RequestCredits {
    */
   get offer(): number {
     const free = this.#total - this.#pooled;
-    if (free >= this.#share) return this.#share;
-    return Math.min(this.#share, Math.max(leastShare, powerOfTwo(Math.max(1, free))));
+    if (free >= this.share) return this.share;
+    return Math.min(this.share, Math.max(leastShare, powerOfTwo(Math.max(1, free))));
   }
 
   /**
@@ -55,22 +47,22 @@ export class RequestCredits {
    * at once.
    */
   enter(held = Number.POSITIVE_INFINITY): boolean {
-    this.#open++;
+    this.open++;
     return held < this.#reserve || ++this.#pooled <= this.#total;
   }
 
   /** A request has ended; its session has `held` others. */
   leave(held = Number.POSITIVE_INFINITY): void {
-    this.#open--;
+    this.open--;
     if (held >= this.#reserve) this.#pooled--;
   }
 
   /** Sets the number of sessions. Returns true when that changes their share. */
   shareAmong(sessions: number): boolean {
-    const before = this.#share;
+    const before = this.share;
     const lowered = this.#shareOf(sessions);
-    this.#share = lowered <= before ? lowered : Math.max(before, this.#shareOf(sessions + (sessions >> 2)));
-    return this.#share !== before;
+    this.share = lowered <= before ? lowered : Math.max(before, this.#shareOf(sessions + (sessions >> 2)));
+    return this.share !== before;
   }
 
   #shareOf(sessions: number): number {

@@ -34,7 +34,8 @@ export class DeadlineWheel {
   readonly #heads: (Timed | undefined)[] = new Array(buckets).fill(undefined);
   /** By bucket: a tick before which no deadline in it is due. It may belong to a disarmed deadline. */
   readonly #earliest = new Float64Array(buckets).fill(Number.POSITIVE_INFINITY);
-  #armed = 0;
+  /** The number of armed deadlines. Only the wheel writes it. */
+  size = 0;
   /** The last tick with a visited bucket. */
   #tick: number;
   #timerTick = Number.POSITIVE_INFINITY;
@@ -47,11 +48,6 @@ export class DeadlineWheel {
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#tick = Math.floor(clock.now() / realTickMs);
-  }
-
-  /** The number of armed deadlines. */
-  get size(): number {
-    return this.#armed;
   }
 
   /** All armed objects, in no order. The caller must not arm or disarm any meanwhile. */
@@ -75,7 +71,7 @@ export class DeadlineWheel {
     if (head !== undefined) head.wheelPrevious = item;
     this.#heads[bucket] = item;
     if (tick < (this.#earliest[bucket] as number)) this.#earliest[bucket] = tick;
-    if (this.#armed++ === 0) this.#wakeUp?.hold(true);
+    if (this.size++ === 0) this.#wakeUp?.hold(true);
     if (tick < this.#timerTick) this.#wakeAt(tick);
     // A test may have cleared all fake timers, including this one.
     else if (this.#fakes !== undefined) this.#wakeAt(this.#timerTick);
@@ -93,7 +89,7 @@ export class DeadlineWheel {
     item.wheelNext = undefined;
     item.wheelPrevious = undefined;
     item.wheelBucket = -1;
-    if (--this.#armed > 0) return;
+    if (--this.size > 0) return;
     if (this.#closed) this.#rest();
     else this.#wakeUp?.hold(false);
   }
@@ -101,7 +97,7 @@ export class DeadlineWheel {
   /** The engine has closed: from now on the timer is cancelled when no deadline is armed. */
   close(): void {
     this.#closed = true;
-    if (this.#armed === 0) this.#rest();
+    if (this.size === 0) this.#rest();
   }
 
   #rest(): void {
@@ -146,7 +142,7 @@ export class DeadlineWheel {
       this.disarm(item);
       item.onDeadline();
     }
-    if (this.#armed > 0) this.#wakeAtNext();
+    if (this.size > 0) this.#wakeAtNext();
   };
 
   /** Fake timers were installed or removed: the timer is lost, and a tick has another length. */

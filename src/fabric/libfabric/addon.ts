@@ -1,11 +1,6 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
-import type { FileAddon } from "./file-addon.ts";
-import type { NativeError } from "./native-error.ts";
-import type { PageAddon } from "./page-addon.ts";
 import type { GrantedAttributes } from "./port-report.ts";
-import type { QueuePairAddon } from "./queue-pair-addon.ts";
 import type { NativeScheme } from "./url.ts";
-import type { VerbsAddon } from "./verbs-addon.ts";
 
 /**
  * The typed face of the native addon: free functions on numbers, exactly as `native/binding/` exports them.
@@ -20,6 +15,24 @@ import type { VerbsAddon } from "./verbs-addon.ts";
  *   the functions that return promises. `onWake`, `onEvents` and `onLostPages` are the only calls from native code into
  *   JavaScript.
  */
+
+/**
+ * Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not
+ * libfabric's.
+ */
+export interface NativeError {
+  readonly failed: true;
+  /**
+   * The operation that failed, in the field's terms: "dlopen", "fi_getinfo", "fi_endpoint", "fi_enable", "bind
+   * doorbell", …
+   */
+  readonly op: string;
+  readonly code: number;
+  /** libfabric's or the system's short name or text for `code`. */
+  readonly name: string;
+  /** One sentence, with the names and numbers that matter. */
+  readonly message: string;
+}
 
 /** One place where libfabric was looked for. */
 export interface LoadAttempt {
@@ -203,7 +216,106 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon extends CryptoAddon, FileAddon, PageAddon, QueuePairAddon, VerbsAddon {
+/** The addon's functions for memory of whole pages. */
+export interface PageAddon {
+  /**
+   * Zeroed pages for one buffer. They return to the system when the buffer is collected and no port has it registered.
+   * At most 2^32 bytes. With `hugePages` they are 2 MiB long as far as the system has such pages.
+   */
+  allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
+  /**
+   * Detaches a buffer that `allocate` or `mapFile` made, so that its pages return soon and not at collection. False for
+   * any other buffer.
+   */
+  release(buffer: ArrayBuffer): boolean;
+  /** Bytes that `allocate` and `mapFile` have mapped and not yet given back, over all threads of the process. */
+  allocatedBytes(): number;
+}
+
+/**
+ * The addon's functions for files that hold disks. Each takes a descriptor, and returns EINVAL for wrong arguments, EMFILE
+ * where the process has no descriptor left for the work.
+ */
+export interface FileAddon {
+  /**
+   * Makes a range of a file or of a block device read as zeroes, on a thread of libuv's pool (fallocate(2)). With `frees`
+   * the range gives up its space, otherwise it keeps it. The length of the file stays. 0 or an error number: EOPNOTSUPP
+   * where the file system cannot do so.
+   */
+  zeroFile(file: number, offset: number, bytes: number, frees: boolean): Promise<number> | number;
+  /**
+   * Where the data of a range are, on a thread of libuv's pool: begin and end of each part in turn, at most `most` numbers
+   * (lseek(2), SEEK_DATA). The position of the descriptor changes. An error number where the file cannot say.
+   */
+  findData(
+    file: number,
+    offset: number,
+    bytes: number,
+    most: number,
+  ): Promise<readonly number[] | number> | number;
+  /**
+   * Locks the whole file until the descriptor is closed (fcntl(2), F_OFD_SETLK), for reading with `shares`, else for
+   * writing. It does not wait. 0 or an error number: EAGAIN or EACCES where a lock of another open file is in the way.
+   */
+  lockFile(file: number, shares: boolean): number;
+  /** The size of a block device in bytes, or a negative error number. */
+  deviceBytes(file: number): number;
+}
+
+/** What can be posted to a queue pair. */
+export const queuePairWork = { receive: 0, send: 1, read: 2, write: 3 } as const;
+
+/** Kinds of events, and the 32-bit words of each: kind, pair, token, status, bytes. */
+export const queuePairEvent = { requested: 0, completed: 1, ended: 2, words: 5, most: 256 } as const;
+
+/**
+ * The addon's functions for connected queue pairs, `native/binding/queue_pairs.cc`, and for their memory. Listeners and
+ * pairs are named by numbers. A status is 0 or more, or a negated error number of libfabric; -EINVAL (-22) for a number
+ * that is not open.
+ */
+export interface QueuePairAddon extends PageAddon {
+  /**
+   * Listens at a numeric address of an RDMA device; port 0 takes a free one. Calls `onEvents` on this thread when
+   * `takeQueuePairEvents` has something, and keeps the process alive, until `closeQueuePairs`. Beyond `mostPairs`
+   * requests are refused. `events` has room for `most` events, and is kept. Needs a successful `load`.
+   */
+  listenQueuePairs(
+    host: string,
+    port: number,
+    mostPairs: number,
+    events: ArrayBuffer,
+    onEvents: () => void,
+  ):
+    | { readonly failed?: false; readonly listener: number; readonly host: string; readonly port: number }
+    | NativeError;
+  /** Ends every connection, then releases all memory. */
+  closeQueuePairs(listener: number): void;
+  /** Pins a buffer, of at most 2^32 bytes, for messages and transfers of this side. Returns its number. */
+  registerForQueuePairs(listener: number, buffer: ArrayBuffer): number;
+  deregisterForQueuePairs(listener: number, memory: number): void;
+  /** Makes the pair that a peer has asked for, with room for so many sends, reads and writes, and for so many receives. */
+  openQueuePair(listener: number, pair: number, sends: number, receives: number): number;
+  /** Accepts its connection. Receives are posted before. */
+  acceptQueuePair(listener: number, pair: number): number;
+  /** Ends the connection, or refuses it. No event of it follows, and no device touches memory for it. */
+  closeQueuePair(listener: number, pair: number): void;
+  /** `address` and `key` are of the peer's memory, for a read and a write. */
+  postToQueuePair(
+    listener: number,
+    pair: number,
+    work: number,
+    memory: number,
+    offset: number,
+    bytes: number,
+    token: number,
+    address?: bigint,
+    key?: number,
+  ): number;
+  /** Writes new events to the buffer for events, and returns their number. Further events cause another call. */
+  takeQueuePairEvents(listener: number): number;
+}
+
+export interface Addon extends CryptoAddon, FileAddon, QueuePairAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.
@@ -213,6 +325,11 @@ export interface Addon extends CryptoAddon, FileAddon, PageAddon, QueuePairAddon
   providers(): ProviderReport[];
   /** What the providers that fit this libfabric offer. Needs a successful `load`. */
   domains(): DomainReport[];
+  /**
+   * Dumps what the kernel's RDMA subsystem has (RDMA_NLDEV_CMD_…), of one device or of all: its netlink messages in a
+   * row, or a negated error number.
+   */
+  askRdma(command: number, device?: number): Uint8Array | number;
   /** Changes to libraries on this machine. Needs a successful `load`. */
   patches(): PatchReport[];
 

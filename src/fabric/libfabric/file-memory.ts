@@ -1,7 +1,7 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { NativeError } from "./addon.ts";
 import { addonIfThere, requireAddon } from "./libfabric.ts";
-import type { NativeError } from "./native-error.ts";
 
 /** Memory of files, as JavaScript sees it: buffers on mappings of the addon. */
 

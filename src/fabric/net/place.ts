@@ -1,8 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { type IpcSocketConnectOpts, isIP, type Socket, type TcpSocketConnectOpts } from "node:net";
-import { fabricError, fabricErrorNumber, noDescriptors } from "../../base/errors/fabric-error.ts";
+import { fabricError, fabricErrorNumber } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { type FabricUrl, formatHostUrl } from "../libfabric/url.ts";
+import { openReasons } from "../open-error.ts";
 import { FrameFault } from "./frame.ts";
 
 export const provider = "node:net";
@@ -39,7 +40,7 @@ export function listenError(error: NodeJS.ErrnoException, url: string): RpcError
       cause: error,
     });
   const name = isPathGone(error) ? "EACCES" : (error.code ?? "");
-  const reasons = url.startsWith("net:") ? listenReasons : { ...listenReasons, EACCES: noPath };
+  const reasons = url.startsWith("net:") ? openReasons : { ...openReasons, ...pathReasons };
   return fabricError({
     provider,
     op: "listen",
@@ -50,15 +51,11 @@ export function listenError(error: NodeJS.ErrnoException, url: string): RpcError
   });
 }
 
-const listenReasons: Readonly<Record<string, string>> = {
-  EACCES: "this user may not listen there; ports below 1024 need a right",
-  EADDRINUSE: "the address is in use. Stop who listens there, or choose another address",
-  EADDRNOTAVAIL:
-    "this machine does not have the address; listen at one of its own, or at 0.0.0.0 or [::] for all of them",
-  ...noDescriptors,
-};
 const isPathGone = ({ code }: NodeJS.ErrnoException) => code === "ENOENT" || code === "ENOTDIR";
-const noPath = "this user may not create a socket there, or the folder does not exist";
+const pathReasons: Readonly<Record<string, string>> = {
+  EACCES: "this user may not create a socket there, or the folder does not exist",
+  EADDRINUSE: "the address is in use. Stop who listens there, or choose another address",
+};
 
 /** Why a connection failed; `error` is undefined where the peer ended it before its hello. */
 export function connectError(error: NodeJS.ErrnoException | FrameFault | undefined): RpcError {

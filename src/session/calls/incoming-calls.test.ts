@@ -204,7 +204,7 @@ describe("requests that arrive", () => {
     const all = open({ maxBodyBytes: 1024 });
     all.receive(request(id(1, 0), { flags: frameFlag.rendezvous, body }));
     expectFault(all, text);
-    expect([all.port.pulls.length, all.host.pullBudget.bytes]).toEqual([0, 0]);
+    expect([all.port.pulls.length, all.host.budgets.pulls.bytes]).toEqual([0, 0]);
   });
 
   it("end the session with a body beyond the limit in a message", () => {

@@ -45,10 +45,10 @@ describe("sessions that take turns", () => {
     arrive(honest, 1, 7);
     // Two messages fit a turn; the third would exceed it.
     expect([taken.length, taken.at(-1)]).toEqual([401, "h7"]);
-    expect(host.pullBudget.bytes).toBe(18 * (24 + 200 * 16 + 256));
+    expect(host.budgets.pulls.bytes).toBe(18 * (24 + 200 * 16 + 256));
     while (turns.endTurn());
     expect(taken.filter((word) => word !== "h7")).toEqual(Array.from({ length: 4000 }, (_, i) => `g${i}`));
-    expect([host.pullBudget.bytes, port.freeSlots]).toEqual([0, free]);
+    expect([host.budgets.pulls.bytes, port.freeSlots]).toEqual([0, free]);
     // The next turn is a new one.
     arrive(greedy, 200, 4000);
     expect(taken.at(-1)).toBe("g4199");
@@ -80,7 +80,7 @@ describe("sessions that take turns", () => {
     for (const session of [gone, ended]) for (let i = 0; i < 4; i++) arrive(session, 200);
     turns.finish(gone.inbox);
     turns.drop(ended.inbox);
-    expect([taken.length, host.pullBudget.bytes]).toEqual([1200, 0]);
+    expect([taken.length, host.budgets.pulls.bytes]).toEqual([1200, 0]);
     expect(turns.endTurn()).toBe(false);
   });
 
@@ -93,7 +93,7 @@ describe("sessions that take turns", () => {
     }
     many.turns.drop(flooding.inbox);
     expect(many.host.ended[0]?.reason).toMatchObject({ code: "resource_exhausted" });
-    expect(many.host.pullBudget.bytes).toBe(0);
+    expect(many.host.budgets.pulls.bytes).toBe(0);
 
     const long = setUp({ maxPullBytes: 100_000 });
     const other = long.open("o");

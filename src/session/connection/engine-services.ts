@@ -1,4 +1,4 @@
-import type { ByteBudget } from "../../base/flow/byte-budget.ts";
+import type { SharedBudgets } from "../../base/flow/peer-account.ts";
 import type { RequestCredits } from "../../base/flow/request-credits.ts";
 import type { CallMetrics } from "../../base/observe/call-metrics.ts";
 import type { Clock } from "../../base/time/clock.ts";
@@ -37,16 +37,8 @@ export interface EngineServices extends LinkServices {
   readonly goodbyes: Set<Teardown>;
   /** The requests of peers that are open here. */
   readonly credits: RequestCredits;
-  /** Bytes of incoming bodies that this engine holds for peers. */
-  readonly pullBudget: ByteBudget;
-  /** Bodies kept for peers to pull. */
-  readonly offerBudget: ByteBudget;
-  /** Encoded frames that wait to be sent. */
-  readonly queueBudget: ByteBudget;
-  /** The memory of decoded values from peers. */
-  readonly decodeBudget: ByteBudget;
-  /** Windows of streams: bytes of items that this engine may hold for peers before consumers take them. */
-  readonly streamBudget: ByteBudget;
+  /** What all peers together may make this engine hold. */
+  readonly budgets: SharedBudgets;
   /** The bound for silent peers, and for how long the ports answer peers for this engine while its thread stalls. */
   readonly liveness: { readonly heartbeatMs: number; readonly maxStallMs: number };
   /** Undefined: sessions are neither authenticated nor sealed. */

@@ -1,7 +1,7 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import { ByteBudget } from "../../base/flow/byte-budget.ts";
 import { usualLimits } from "../../base/flow/engine-limits.test-support.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
+import { SharedBudgets } from "../../base/flow/peer-account.ts";
 import type { Priority } from "../../base/flow/priority.ts";
 import { RequestCredits } from "../../base/flow/request-credits.ts";
 import { CallMetrics } from "../../base/observe/call-metrics.ts";
@@ -41,11 +41,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly limits: EngineLimits;
   readonly credits: RequestCredits;
   readonly goodbyes = new Set<Teardown>();
-  readonly pullBudget: ByteBudget;
-  readonly offerBudget: ByteBudget;
-  readonly decodeBudget: ByteBudget;
-  readonly queueBudget: ByteBudget;
-  readonly streamBudget: ByteBudget;
+  readonly budgets: SharedBudgets;
   readonly liveness = { heartbeatMs: 1000, maxStallMs: 30_000 };
   readonly incarnation = 77n;
   readonly served: { services: ServiceTable; methods: ServedMethod[] } = { services: [], methods: [] };
@@ -65,11 +61,7 @@ export class FakeServices implements EngineServices, SessionWatch {
       this.limits.maxRequests,
       this.limits.maxSessions,
     );
-    this.pullBudget = new ByteBudget(this.limits.maxPullBytes);
-    this.offerBudget = new ByteBudget(this.limits.maxOfferBytes);
-    this.decodeBudget = new ByteBudget(this.limits.maxDecodedBytes);
-    this.queueBudget = new ByteBudget(this.limits.maxQueuedBytesInAll);
-    this.streamBudget = new ByteBudget(this.limits.maxStreamBytes);
+    this.budgets = new SharedBudgets(this.limits);
   }
 
   /** The terms of sessions with these parts. */

@@ -36,7 +36,7 @@ describe("rendezvous bodies", () => {
   it("are pulled, confirmed, and served", async () => {
     const all = open();
     all.receive(rendezvous);
-    expect([all.method.calls.length, all.host.pullBudget.bytes, all.port.pulls[0]?.key]).toEqual([
+    expect([all.method.calls.length, all.host.budgets.pulls.bytes, all.port.pulls[0]?.key]).toEqual([
       0,
       bytes.byteLength,
       42n,
@@ -50,16 +50,16 @@ describe("rendezvous bodies", () => {
       { kind: frameKind.pulled, callId: id(1, 0), word: rendezvousOwner.request },
     ]);
     // Its memory counts as long as the call may use it.
-    expect([all.host.pullBudget.bytes, all.port.regions.size, all.host.counters.bodiesPulled]).toEqual([
+    expect([all.host.budgets.pulls.bytes, all.port.regions.size, all.host.counters.bodiesPulled]).toEqual([
       bytes.byteLength,
       0,
       1,
     ]);
-    expect(all.host.decodeBudget.bytes).toBeGreaterThan(long.length);
-    const greetingBytes = all.host.decodeBudget.bytes;
+    expect(all.host.budgets.decoded.bytes).toBeGreaterThan(long.length);
+    const greetingBytes = all.host.budgets.decoded.bytes;
     all.method.calls[0]?.call.settle({ value: undefined });
-    expect(all.host.pullBudget.bytes).toBe(0);
-    expect(all.host.decodeBudget.bytes).toBeLessThan(greetingBytes - long.length);
+    expect(all.host.budgets.pulls.bytes).toBe(0);
+    expect(all.host.budgets.decoded.bytes).toBeLessThan(greetingBytes - long.length);
   });
 
   it("are read without a word while they take less than a quarter of what the peer waits", async () => {
@@ -105,7 +105,7 @@ describe("rendezvous bodies", () => {
     for (let turn = 0; turn < 3; turn++) {
       await settled();
       // Those that wait for their turn count in the budget, as those that are served do.
-      expect(all.host.pullBudget.bytes).toBe(3 * bytes.byteLength);
+      expect(all.host.budgets.pulls.bytes).toBe(3 * bytes.byteLength);
       served.push(all.method.calls.length);
     }
     expect(served).toEqual([1, 2, 3]);
@@ -118,7 +118,7 @@ describe("rendezvous bodies", () => {
     await settled();
     all.session.flush();
     expect(all.kinds()).toEqual([frameKind.pulled, frameKind.error]);
-    expect([all.session.state, all.host.pullBudget.bytes, all.port.regions.size]).toEqual(["open", 0, 0]);
+    expect([all.session.state, all.host.budgets.pulls.bytes, all.port.regions.size]).toEqual(["open", 0, 0]);
   });
 
   it("fail their call alone when there is no memory for them, and give the budget back", async () => {
@@ -128,15 +128,15 @@ describe("rendezvous bodies", () => {
     await settled();
     all.session.flush();
     expect(all.port.frames).toMatchObject([{ kind: frameKind.pulled }, { kind: frameKind.error, word: 8 }]);
-    expect([all.session.state, all.host.pullBudget.bytes]).toEqual(["open", 0]);
+    expect([all.session.state, all.host.budgets.pulls.bytes]).toEqual(["open", 0]);
   });
 
   it("fail their call alone when the budget is spent", () => {
     const all = open({ maxPullBytes: 10_000 });
-    all.host.pullBudget.take(10);
+    all.host.budgets.pulls.take(10);
     all.receive(rendezvous);
     expect(all.port.frames).toMatchObject([{ kind: frameKind.pulled }, { kind: frameKind.error, word: 8 }]);
-    expect([all.host.pullBudget.bytes, all.session.state]).toEqual([10, "open"]);
+    expect([all.host.budgets.pulls.bytes, all.session.state]).toEqual([10, "open"]);
   });
 
   it("hold the terminal frame back while they are pulled, though the call is cancelled", async () => {
@@ -157,7 +157,7 @@ describe("rendezvous bodies", () => {
     all.session.onPeerGone();
     all.port.pulls[0]?.settle(103);
     await settled();
-    expect([all.host.pullBudget.bytes, all.port.regions.size, all.method.calls.length]).toEqual([0, 0, 0]);
+    expect([all.host.budgets.pulls.bytes, all.port.regions.size, all.method.calls.length]).toEqual([0, 0, 0]);
   });
 
   it("end the session when they cannot be decoded", async () => {

@@ -106,7 +106,7 @@ describe("a session that opens", () => {
 
   it("fails, blaming nobody, when a long welcome cannot be pulled", async () => {
     const all = opening({ maxPullBytes: 1024 });
-    all.host.pullBudget.take(1000);
+    all.host.budgets.pulls.take(1000);
     all.receive({ kind: frameKind.welcome, flags: frameFlag.rendezvous, body: rendezvousBody(5000) });
     const error = (await all.opened) as RpcError;
     expect([error.code, all.host.counters.malformed]).toEqual(["resource_exhausted", 0]);

@@ -120,7 +120,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.nonce = nonce;
     this.peerName = peerName;
     this.isStranger = isStranger;
-    this.account = account ?? new PeerAccount(services);
+    this.account = account ?? new PeerAccount(services.budgets);
     this.window = window;
     this.served = served ?? services.served;
     this.heardMs = watch.nowMs;

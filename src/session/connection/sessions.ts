@@ -42,8 +42,8 @@ export class Sessions implements Iterable<Session> {
   constructor(terms: SessionTerms) {
     this.#terms = terms;
     this.services = terms.services;
-    const { realClock, securityMeter } = terms.services;
-    this.accounts = new PeerAccounts(terms.services);
+    const { realClock, securityMeter, budgets } = terms.services;
+    this.accounts = new PeerAccounts(budgets);
     this.proofs = new PeerProofs(realClock, securityMeter, this.byIndex);
   }
 

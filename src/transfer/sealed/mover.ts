@@ -224,8 +224,8 @@ class PieceWindow implements SealedWay {
   readonly turns = new TransferTurns();
   readonly #move: Move;
   readonly #onRest: () => void;
-  /** The owner's free places. */
-  readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
+  /** The owner's free places. Only the window changes them. */
+  readonly freeSlots: number[] = Array.from({ length: piecesInFlight }, (_, slot) => slot);
   #underWay = 0;
 
   /** `onRest` is called when a piece has moved and no transfer waits. */
@@ -234,22 +234,18 @@ class PieceWindow implements SealedWay {
     this.#onRest = onRest;
   }
 
-  get freeSlots(): readonly number[] {
-    return this.#slots;
-  }
-
   get hasRoom(): boolean {
-    return this.#slots.length > 0 && this.#underWay < mostUnderWay;
+    return this.freeSlots.length > 0 && this.#underWay < mostUnderWay;
   }
 
   /** Moves a piece through a slot. A slot must be free. */
   async move(transfer: SealedTransfer, piece: Piece): Promise<void> {
-    const slot = this.#slots.pop() as number;
+    const slot = this.freeSlots.pop() as number;
     let isFree = false;
     const onSlotFree = (): void => {
       if (isFree) return;
       isFree = true;
-      this.#slots.push(slot);
+      this.freeSlots.push(slot);
       this.turns.go();
     };
     this.#underWay++;

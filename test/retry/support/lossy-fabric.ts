@@ -1,7 +1,7 @@
 import { RpcError } from "../../../src/base/errors/rpc-error.ts";
-import { ByteBudget } from "../../../src/base/flow/byte-budget.ts";
 import { usualLimits } from "../../../src/base/flow/engine-limits.test-support.ts";
 import type { EngineLimits } from "../../../src/base/flow/engine-limits.ts";
+import { SharedBudgets } from "../../../src/base/flow/peer-account.ts";
 import { RequestCredits } from "../../../src/base/flow/request-credits.ts";
 import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
 import { newCounters } from "../../../src/base/observe/counters.ts";
@@ -100,11 +100,7 @@ export class Side {
       clientMiddleware: [],
       security: undefined,
       securityMeter: new SecurityMeter(),
-      pullBudget: new ByteBudget(all.maxPullBytes),
-      offerBudget: new ByteBudget(all.maxOfferBytes),
-      queueBudget: new ByteBudget(all.maxQueuedBytesInAll),
-      decodeBudget: new ByteBudget(all.maxDecodedBytes),
-      streamBudget: new ByteBudget(all.maxStreamBytes),
+      budgets: new SharedBudgets(all),
       liveness: { heartbeatMs: 1000, maxStallMs: 0 },
       incarnation,
       served,
