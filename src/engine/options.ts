@@ -130,9 +130,9 @@ export interface EngineOptionsOf<E> {
 }
 
 /** The options of an engine in force, without functions, keys and services. */
-export type EngineSettings = WithLimits<Resolved<typeof settingFields>>;
-
-type WithLimits<O> = Omit<O, "limits"> & { readonly limits: EngineLimits };
+export type EngineSettings = Omit<Resolved<typeof settingFields>, "limits"> & {
+  readonly limits: EngineLimits;
+};
 
 /** The settings among the options. */
 export function settingsOf(options: ResolvedEngineOptions): EngineSettings {
@@ -199,7 +199,8 @@ const engineFields = {
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 
 /** The options with the defaults, without the served implementations. */
-export type ResolvedEngineOptions = WithLimits<Omit<Resolved<typeof engineFields>, "serve">>;
+export type ResolvedEngineOptions = Omit<Resolved<typeof engineFields>, "serve" | "limits"> &
+  Pick<EngineSettings, "limits">;
 
 /** A key of `limits` for tests: the values of any limits, in force as they are. */
 export const exactLimits = Symbol.for("cinnabar.exactLimits");
