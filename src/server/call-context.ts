@@ -38,16 +38,16 @@ export type CallContext = Omit<HandlerCall, "fail">;
 /** The second argument of a handler: the caller's identity, the deadline, and access to the caller's memory. */
 export class HandlerCall {
   readonly #call: IncomingCall;
-  readonly #session: PeerLink;
+  readonly #peer: PeerLink;
   readonly #errors: ErrorDeclarations;
   #context: ContextValues | undefined;
   /** The method, as `service/method`. */
   readonly method: string;
 
   /** @internal */
-  constructor(call: IncomingCall, session: PeerLink, method: string, errors: ErrorDeclarations) {
+  constructor(call: IncomingCall, peer: PeerLink, method: string, errors: ErrorDeclarations) {
     this.#call = call;
-    this.#session = session;
+    this.#peer = peer;
     this.#errors = errors;
     this.method = method;
   }
@@ -59,7 +59,7 @@ export class HandlerCall {
 
   /** The caller's address, for logs. */
   get peer(): string {
-    return this.#session.peerName;
+    return this.#peer.peerName;
   }
 
   /**
@@ -71,7 +71,7 @@ export class HandlerCall {
    */
   get caller(): SessionPeer {
     wantCurrentCallIn(this.#call);
-    return this.#session.part(SessionClients).peer;
+    return this.#peer.part(SessionClients).peer;
   }
 
   /**
@@ -81,7 +81,7 @@ export class HandlerCall {
    * @throws TypeError for bad options, and for anything but a service.
    */
   callerClient<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
-    const peer = options?.inherit === false ? this.#session.part(SessionClients).peer : this.caller;
+    const peer = options?.inherit === false ? this.#peer.part(SessionClients).peer : this.caller;
     return peer.client(service, options);
   }
 
@@ -90,17 +90,17 @@ export class HandlerCall {
    * by the kernel. Undefined for a peer without a proof.
    */
   get identity(): Identity | undefined {
-    return this.#session.identity;
+    return this.#peer.identity;
   }
 
   /** Whether `security.allow` lets the caller call the method of this path, such as `files.v1/read`. True without it. */
   permits(path: string): boolean {
-    return this.#session.permits(path);
+    return this.#peer.permits(path);
   }
 
   /** Whether only the caller can read the answer: the session is sealed, or does not leave this host. */
   get isConfidential(): boolean {
-    return this.#session.isConfidential;
+    return this.#peer.isConfidential;
   }
 
   /** The metadata of the request. Empty when the caller sent none. It cannot be changed. */
@@ -174,7 +174,7 @@ export class HandlerCall {
 
   /** Milliseconds until the caller's deadline; 0 when it has passed. */
   get timeLeftMs(): number {
-    return Math.max(0, this.#call.deadlineMs - this.#session.clock.now());
+    return Math.max(0, this.#call.deadlineMs - this.#peer.clock.now());
   }
 
   /**
@@ -195,7 +195,7 @@ export class HandlerCall {
    * await call.get(region, head); // the first 16 bytes of the caller's region
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return transfer("get", this.#session, this.#call, remote as RemoteRegion, local, options);
+    return transfer("get", this.#peer, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -208,7 +208,7 @@ export class HandlerCall {
    * await call.put(pixels, region, { offset: 4096, notify: frame });
    */
   put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
-    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options);
+    return transfer("put", this.#peer, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -216,12 +216,12 @@ export class HandlerCall {
    * any order.
    */
   getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options);
+    return transferParts("get", this.#peer, this.#call, parts as readonly TransferPart[], options);
   }
 
   /** As `put`, for up to 4096 parts in one transfer. */
   putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options);
+    return transferParts("put", this.#peer, this.#call, parts as readonly TransferPart[], options);
   }
 
   /**
@@ -239,7 +239,7 @@ export class HandlerCall {
     Type: { readonly prototype: T },
     options?: PullOptions,
   ): Promise<T> {
-    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);
+    return pull(this.#peer, this.#call, remote as RemoteRegion, Type, options);
   }
 
   /**
@@ -260,8 +260,8 @@ export class HandlerCall {
     const call = this.#call;
     // The answer gives the bytes back, so it must not have left.
     call.assertOpen();
-    const { pulls } = this.#session.account;
-    const { maxPullBytes } = this.#session.services.limits;
+    const { pulls } = this.#peer.account;
+    const { maxPullBytes } = this.#peer.services.limits;
     // An empty budget admits one body above its limit. Reserved bytes have no other bound.
     if (bytes > maxPullBytes || !pulls.take(bytes))
       throw new RpcError({
@@ -298,7 +298,7 @@ export class StreamHandlerCall extends HandlerCall {
   /** @internal */
   constructor(
     call: IncomingCall,
-    session: PeerLink,
+    peer: PeerLink,
     method: string,
     errors: ErrorDeclarations,
     input: unknown,
