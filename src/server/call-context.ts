@@ -296,14 +296,8 @@ export class StreamHandlerCall extends HandlerCall {
   readonly input: unknown;
 
   /** @internal */
-  constructor(
-    call: IncomingCall,
-    peer: PeerLink,
-    method: string,
-    errors: ErrorDeclarations,
-    input: unknown,
-  ) {
-    super(call, session, method, errors);
+  constructor(call: IncomingCall, peer: PeerLink, method: string, errors: ErrorDeclarations, input: unknown) {
+    super(call, peer, method, errors);
     this.input = input;
   }
 }
