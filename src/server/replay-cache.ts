@@ -1,7 +1,8 @@
+import type { RpcCode } from "../base/errors/code.ts";
 import { type RpcError, remoteError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { Clock } from "../base/time/clock.ts";
-import type { IncomingCall } from "../call/incoming-call.ts";
+import type { HandlerBegun, IncomingCall } from "../call/incoming-call.ts";
 import { type Identity, isSamePrincipal } from "../security/identity.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
@@ -76,8 +77,11 @@ export class ReplayCache implements ReplayEntryListener {
       return refuseUnknown(request, "its caller was silent for too long");
     const caller = this.#callerOf(identity.caller, sequence, session.identity);
     // Answers are only for their caller. Its number is random, so another identity with the same number has learned it.
-    if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity))
-      return refuseOther(request, session);
+    if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity)) {
+      const message = "the calls of this caller belong to another identity";
+      session.onOtherIdentity(message);
+      return refuse(request, "elsewhere", "permission_denied", message);
+    }
     this.#settle(caller, identity.settled);
     const entry = caller.entries.get(sequence);
     if (entry !== undefined) {
@@ -86,7 +90,12 @@ export class ReplayCache implements ReplayEntryListener {
       return undefined;
     }
     if (sequence <= caller.floor) return refuseUnknown(request, "its answer is not kept any more");
-    if (!this.#makeRoom()) return refuseFull(request, this.#limits.maxReplayCalls);
+    if (!this.#makeRoom()) {
+      const { maxReplayCalls } = this.#limits;
+      const message = `${maxReplayCalls} calls of methods with replay are running; that is limits.maxReplayCalls`;
+      // No such high number was ever dropped, so an earlier attempt did not arrive.
+      return refuse(request, "none", "resource_exhausted", message);
+    }
     const added = new ReplayEntry(this, session, request, identity.caller, sequence);
     caller.entries.set(sequence, added);
     caller.running++;
@@ -204,24 +213,11 @@ export class ReplayCache implements ReplayEntryListener {
 
 /** Rejects a request when an earlier attempt may have been executed, and its outcome is unknown. */
 export function refuseUnknown(request: IncomingCall, why: string): undefined {
-  request.handler = "elsewhere";
-  const message = `an earlier attempt may have been executed: ${why}`;
-  request.settle({ error: remoteError("aborted", message) });
-  return undefined;
+  return refuse(request, "elsewhere", "aborted", `an earlier attempt may have been executed: ${why}`);
 }
 
-function refuseOther(request: IncomingCall, session: PeerLink): undefined {
-  const message = "the calls of this caller belong to another identity";
-  session.onOtherIdentity(message);
-  request.handler = "elsewhere";
-  request.settle({ error: remoteError("permission_denied", message) });
-  return undefined;
-}
-
-function refuseFull(request: IncomingCall, limit: number): undefined {
-  // No such high number was ever dropped, so an earlier attempt did not arrive.
-  request.handler = "none";
-  const message = `${limit} calls of methods with replay are running; that is limits.maxReplayCalls`;
-  request.settle({ error: remoteError("resource_exhausted", message) });
+function refuse(request: IncomingCall, handler: HandlerBegun, code: RpcCode, message: string): undefined {
+  request.handler = handler;
+  request.settle({ error: remoteError(code, message) });
   return undefined;
 }

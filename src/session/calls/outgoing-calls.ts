@@ -21,18 +21,14 @@ import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts"
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { SessionState } from "../liveness/watched-session.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
-import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
+import { answerTooLarge, broken, exhausted, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
 import { GrantingCodec } from "./request-regions.ts";
-import {
-  type UnsentRequest,
-  type WaitingCall,
-  type WaitingCalls,
-  WaitingControlRequests,
-  WindowQueue,
-} from "./window-queue.ts";
+import { type UnsentRequest, type WaitingCall, type WaitingCalls, WindowQueue } from "./window-queue.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
+/** The most waiting control requests. Each is a user's operation, and users can be faster than the peer. */
+const maxWaitingControl = 65_536;
 /**
  * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
  * but folds a constant of the same file.
@@ -80,7 +76,8 @@ export class OutgoingCalls implements ControlRequestSender {
   >();
   /** The calls that this side serves in the same session. */
   served: { find(callId: number): IncomingCall | undefined } | undefined;
-  readonly #waitingControl: WaitingControlRequests;
+  /** Control requests that found no slot, in order. */
+  readonly #waitingControl: UnsentRequest[] = [];
   readonly window: InFlightWindow;
   /** Users' calls that have not left. */
   readonly waiting: WaitingCalls;
@@ -104,7 +101,6 @@ export class OutgoingCalls implements ControlRequestSender {
     this.context = session;
     this.methods = session.methods;
     this.#view = session.port.slabView;
-    this.#waitingControl = new WaitingControlRequests(session.peerName);
     this.#queue = new WindowQueue(session, window, () => this.sendWaiting());
     this.window = this.#queue.window;
     this.waiting = this.#queue.waiting;
@@ -163,7 +159,7 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** Control requests that wait for a slot. */
   get waitingControlSize(): number {
-    return this.#waitingControl.size;
+    return this.#waitingControl.length;
   }
 
   /** The calls that users made. */
@@ -221,9 +217,11 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
-    if (this.#controlRequests.full) this.#waitingControl.add({ call, method, endMs, input });
-    else
-      this.#send(this.#controlRequests, this.#controlRequests.take(call), call, method, endMs, input, nowMs);
+    const table = this.#controlRequests;
+    if (!table.full) return this.#send(table, table.take(call), call, method, endMs, input, nowMs);
+    if (this.#waitingControl.length >= maxWaitingControl)
+      throw exhausted(`${maxWaitingControl} control requests to ${this.peerName} wait for a slot`);
+    this.#waitingControl.push({ call, method, endMs, input });
   }
 
   /**
@@ -383,9 +381,10 @@ export class OutgoingCalls implements ControlRequestSender {
       metadata = receivedMetadata(block);
     }
     const body = { at: at + prefixBytes, bodyBytes: bodyBytes - prefixBytes };
-    if ((flags & frameFlag.rendezvous) !== 0)
-      this.#takeBody(table, call, kind, word, { ...body, flags }, metadata);
-    else this.#endWith(table, call, kind, word, body.at, body.bodyBytes, metadata);
+    if ((flags & frameFlag.rendezvous) === 0)
+      return this.#endWith(table, call, kind, word, body.at, body.bodyBytes, metadata);
+    const onValue = (value: unknown) => this.#end(call, kind, word, value, metadata);
+    this.#pull(table, call, { ...body, flags }, onValue);
   }
 
   /** Ends a call with a body that lies in the message. */
@@ -412,22 +411,39 @@ export class OutgoingCalls implements ControlRequestSender {
     if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);
   }
 
-  /** Pulls the body of the answer. */
-  #takeBody(
+  /** Pulls the body of an answer. `onValue` gets its value if the call still waits for it. */
+  #pull(
     table: CallTable,
     call: OutgoingCall,
-    kind: number,
-    word: number,
-    described: DescribedBody,
-    metadata: Metadata | undefined,
+    described: Pick<WantedBody, "at" | "flags" | "bodyBytes">,
+    onValue: (value: unknown) => void,
   ): void {
-    takeAnswer(
-      this.context,
-      call,
-      described,
-      () => this.#finish(table, call),
-      (value) => this.#end(call, kind, word, value, metadata),
-    );
+    const { bodies } = this.context;
+    const pulledHead = {
+      kind: frameKind.pulled,
+      method: 0,
+      callId: call.id,
+      word: rendezvousOwner.response,
+    };
+    if (call.settled) {
+      // A call that waited for the released memory may use this slot at once. So the peer must learn first that the
+      // body is not wanted.
+      this.#outbox.bare(pulledHead);
+      return this.#finish(table, call);
+    }
+    call.phase = "pulling";
+    call.pullingUs = call.elapsedUs(this.services.clock.now());
+    bodies.take({
+      ...described,
+      pulledHead,
+      stop: () => call.settled,
+      onBody: (body, status) => {
+        this.#finish(table, call);
+        if (call.settled) return;
+        if (body === undefined) call.onFailure(bodies.failure(status));
+        else onValue(bodies.decode(body));
+      },
+    });
   }
 
   #end(call: OutgoingCall, kind: number, word: number, value: unknown, metadata: Metadata | undefined): void {
@@ -454,7 +470,7 @@ export class OutgoingCalls implements ControlRequestSender {
       grants.push(...call.takeGrants());
     }
     this.streams = 0;
-    for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
+    for (const { call } of this.#waitingControl.splice(0)) calls.push(call);
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     for (const { call, input } of this.waiting.takeAll())
       if (!call.settled) call.onUnsent(unsent(reason), input);
@@ -494,8 +510,9 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Sends the control requests that waited for a slot, except abandoned ones. */
   #sendWaitingControl(): void {
     while (!this.#controlRequests.full) {
-      const request = this.#waitingControl.next();
+      const request = this.#waitingControl.shift();
       if (request === undefined) return;
+      if (request.call.settled) continue;
       const id = this.#controlRequests.take(request.call);
       this.#sendLate(this.#controlRequests, id, request, this.services.clock.now());
     }
@@ -534,40 +551,3 @@ export interface CallEndListener {
 }
 
 type CallTable = SlotTable<OutgoingCall> | ChosenSlots<OutgoingCall>;
-
-/** The location of a body to pull. */
-type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes">;
-
-/**
- * Pulls the body of an answer. `finish` gives the call's number and grants back, `end` takes the
- * value if the call still waits for it.
- */
-function takeAnswer(
-  session: SessionContext,
-  call: OutgoingCall,
-  described: DescribedBody,
-  finish: () => void,
-  end: (value: unknown) => void,
-): void {
-  const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
-  if (call.settled) {
-    // A call that waited for the released memory may use this slot at once. So the peer must learn first that the body
-    // is not wanted.
-    session.outbox.bare(pulledHead);
-    finish();
-    return;
-  }
-  call.phase = "pulling";
-  call.pullingUs = call.elapsedUs(session.services.clock.now());
-  session.bodies.take({
-    ...described,
-    pulledHead,
-    stop: () => call.settled,
-    onBody: (body, status) => {
-      finish();
-      if (call.settled) return;
-      if (body === undefined) call.onFailure(session.bodies.failure(status));
-      else end(session.bodies.decode(body));
-    },
-  });
-}

@@ -143,42 +143,6 @@ export class WaitingCalls {
   }
 }
 
-/** The most waiting control requests. Each is a user's operation, and users can be faster than the peer. */
-const maxWaitingRequests = 65_536;
-
-/** Control requests that found no slot, in order. */
-export class WaitingControlRequests {
-  readonly #requests: UnsentRequest[] = [];
-  readonly #peerName: string;
-
-  constructor(peerName: string) {
-    this.#peerName = peerName;
-  }
-
-  get size(): number {
-    return this.#requests.length;
-  }
-
-  /** @throws RpcError `resource_exhausted` when too many requests wait. */
-  add(request: UnsentRequest): void {
-    if (this.#requests.length >= maxWaitingRequests)
-      throw exhausted(`${maxWaitingRequests} control requests to ${this.#peerName} wait for a slot`);
-    this.#requests.push(request);
-  }
-
-  /** Takes the first request that is not settled. */
-  next(): UnsentRequest | undefined {
-    for (;;) {
-      const request = this.#requests.shift();
-      if (request === undefined || !request.call.settled) return request;
-    }
-  }
-
-  takeAll(): UnsentRequest[] {
-    return this.#requests.splice(0);
-  }
-}
-
 /** The bytes of a value that is neither a string nor binary, and the further bytes of each entry of a collection. */
 const bytesOfValue = 16;
 /** The most values that are inspected. The rest of a longer input is extrapolated. */
