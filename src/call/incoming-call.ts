@@ -124,7 +124,6 @@ export class IncomingCall extends Timed {
   answerMetadata: AnswerMetadata | undefined = undefined;
   /** The metadata for calls that the handler makes. Undefined: those calls inherit from `metadata`. */
   nestedMetadata: Metadata | undefined = undefined;
-  /** The priority that the caller has set. */
   priority: Priority = "normal";
   /** The length of the request's body as it travelled. */
   bodyBytes = 0;
@@ -137,10 +136,8 @@ export class IncomingCall extends Timed {
   awaits: Awaited | undefined = undefined;
   /** The handler's place while it runs. Undefined when the number of handlers is unbounded. */
   place: Place | undefined = undefined;
-  /** The items of a stream. */
   items: ServedItems | undefined = undefined;
   phase: IncomingPhase = "open";
-  /** The wording of an early end. */
   wording: EndWording = handlerWording;
   /** Called when the terminal frame is on its way, or when the peer is lost. */
   onAnswered: (() => void) | undefined;
@@ -152,7 +149,6 @@ export class IncomingCall extends Timed {
   pullingUs = 0;
   /** The time in the queue after the input was complete, in whole microseconds. */
   queuedUs = 0;
-  /** The number of the call's transfers under way. */
   transfers = 0;
   readonly #session: OutcomeTaker;
   #outcome: Outcome | undefined;
@@ -213,7 +209,6 @@ export class IncomingCall extends Timed {
     return this.answerMetadata.headers;
   }
 
-  /** The metadata that the caller receives with the answer or the error. */
   get trailers(): Metadata {
     this.answerMetadata ??= new AnswerMetadata();
     this.answerMetadata.trailers ??= new Metadata();
@@ -288,12 +283,10 @@ export class IncomingCall extends Timed {
     this.abort(new RpcError({ ...this.wording.outOfTime, origin: "remote" }));
   }
 
-  /** The caller has cancelled the call. */
   onCancelled(): void {
     this.abort(new RpcError({ ...this.wording.cancelled, origin: "remote" }));
   }
 
-  /** Throws the error of a call that has ended. */
   assertOpen(): void {
     if (this.phase === "open") return;
     throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });

@@ -81,7 +81,6 @@ export interface Extras {
   metadata: Uint8Array | undefined;
   /** The identity by which the peer recognises another attempt. Undefined: the request is sent once. */
   identity: CallIdentity | undefined;
-  /** The items of a stream. */
   items: CallItems | undefined;
   /** The headers that the server sent before its first item and its answer. */
   headers: Metadata | undefined;
@@ -177,7 +176,6 @@ export abstract class OutgoingCall extends MadeCall {
     return this.phase === "settled";
   }
 
-  /** Time since the start, in whole microseconds. */
   elapsedUs(nowMs: number): number {
     return Math.round((nowMs - this.startedMs) * 1000);
   }
@@ -194,7 +192,6 @@ export abstract class OutgoingCall extends MadeCall {
     else extras.observers.push(observer);
   }
 
-  /** Whether the call has observers. */
   get observed(): boolean {
     return this.extras !== undefined && this.extras.observers.length > 0;
   }
@@ -220,7 +217,6 @@ export abstract class OutgoingCall extends MadeCall {
     this.more().offersBody = true;
   }
 
-  /** The block of metadata of the request. */
   get metadata(): Uint8Array | undefined {
     return this.extras?.metadata;
   }

@@ -37,7 +37,6 @@ export class SlotTable<T> {
     return ((generation << slotBits) | (slot + this.#first)) >>> 0;
   }
 
-  /** Whether a slot is taken. */
   has(slot: number): boolean {
     return this.#items[slot - this.#first] !== undefined;
   }

@@ -72,9 +72,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   phase: AttemptedPhase = "checking";
   /** The deadline, on the engine's clock; `Infinity` for a stream without a time limit. */
   endMs = 0;
-  /** The block of metadata of each attempt. */
   metadata: Uint8Array | undefined = undefined;
-  /** The number of attempts begun. */
   protected started = 0;
   /** The attempt under way, else the last attempt. */
   protected last: Attempt | undefined;
@@ -83,7 +81,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
    * peer.
    */
   boundTo: Callee | undefined = undefined;
-  /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
   /** Undefined when no listener for attempts existed at the start of the call. */
@@ -100,7 +97,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   // ---- hooks of subclasses ----------------------------------------------------------------------------------------
 
-  /** An attempt is about to start. */
   protected onLaunch(_attempt: Attempt): void {}
 
   /** The identity of a request for the peer of this session. Undefined: the request is sent once. */
@@ -251,7 +247,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     wheel.arm(this.#alarm, clock.now() + waitMs);
   }
 
-  /** Takes one attempt from the budget. */
   #withdraw(): boolean {
     if (this.method.budget.withdraw()) return true;
     this.method.source.engine.counters.retriesWithheld++;
@@ -308,7 +303,6 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   abstract succeed(value: unknown): void;
   abstract fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
 
-  /** The error for an early end. */
   protected errorOf(code: RpcCode, message: string, more: Partial<RpcErrorOptions>): RpcError {
     const id = this.last?.id ?? 0;
     return new RpcError({

@@ -10,7 +10,6 @@ export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
 export interface CheckedCall {
   readonly method: { readonly contract: AnyMethod; readonly returnsNothing: boolean };
   readonly settled: boolean;
-  /** The input fits the contract. */
   onChecked(input: unknown): void;
   succeed(value: unknown): void;
   fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;

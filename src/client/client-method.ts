@@ -61,7 +61,6 @@ export class ClientMethod implements RequestTerms {
   readonly outputValidator: Validator;
   /** True when the method declares no input: callers pass none, and nothing is checked or encoded. */
   readonly takesNothing: boolean;
-  /** True when the method declares no output. */
   readonly returnsNothing: boolean;
   /** Whether calls inherit from the call being served. */
   readonly inherit: boolean;
@@ -123,7 +122,6 @@ export class ClientMethod implements RequestTerms {
     return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
   }
 
-  /** The terms of a request with these options. */
   termsOf({ priority, whenFull }: Pick<CallOptions, "priority" | "whenFull">): RequestTerms {
     if (priority === undefined && whenFull === undefined) return this;
     const { isOneWay, isBuiltin, key } = this;
@@ -131,7 +129,6 @@ export class ClientMethod implements RequestTerms {
     return { priority: priority ?? this.priority, failsWhenFull, isOneWay, isBuiltin, key };
   }
 
-  /** The retry policy of a call with these options. */
   policyOf(call: AttemptOptions): RetryPolicy | undefined {
     if (call.retry === undefined && call.attemptTimeoutMs === undefined) return this.policy;
     return resolvePolicy(this.#attempts, call);

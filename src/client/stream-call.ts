@@ -132,7 +132,6 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return (this.#answer as Promise<unknown>).then((value) => value, throwWithFrames);
   }
 
-  /** The user stops the stream. */
   cancel(reason?: unknown): void {
     if (this.settled) return this.receiver.discard(undefined);
     const more = reason === undefined ? {} : { cause: reason };
@@ -252,7 +251,6 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     this.#end(code, message, more, "now");
   }
 
-  /** An output does not fit the contract. */
   onMisfit(issues: string | undefined, cause?: unknown): RpcError {
     const message =
       issues === undefined
@@ -264,7 +262,6 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return this.#end("internal", message, more as Partial<RpcErrorOptions>, "quiet");
   }
 
-  /** The consumer has left its loop. */
   onReturn(): void {
     if (!this.settled) this.#end("cancelled", "the consumer has stopped reading", {}, "quiet");
   }

@@ -18,7 +18,6 @@ import { AdmissionQueue, type HandlerTimes, type Waiting } from "./admission-que
 export interface Startable {
   /** `service/method`. */
   readonly path: string;
-  /** The recent times of its handlers. */
   readonly times: HandlerTimes;
   /** Validates the input and starts the handler. Releases the call's place when the handler has ended. Never throws. */
   start(call: IncomingCall, session: PeerLink, input: unknown): void;
@@ -205,7 +204,6 @@ export class Admission {
   /** A waiting request begins when another handler ends, but not inside that handler's async context. */
   readonly #beginNext = (request: AdmittedRequest, nowMs: number): void => this.#begin(request, nowMs);
 
-  /** Frees the place of a request. */
   #vacate(request: AdmittedRequest): void {
     request.state = "gone";
     if (this.#closed) return;

@@ -65,7 +65,6 @@ export class Dispatcher implements ServedMethod, Startable {
   /** The queue of its requests. Undefined: they start at once. */
   readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
   readonly #input: Validator;
-  /** Checks the value of the answer. */
   readonly #output: Validator;
   /** Only this side learns that a one-way call has failed. */
   readonly isOneWay: boolean;

@@ -124,7 +124,6 @@ export class ReplayCache implements ReplayEntryListener {
     this.#arm();
   }
 
-  /** Ends the running executions. */
   close(reason: RpcError): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;

@@ -53,7 +53,6 @@ const noBytes = new Uint8Array(0);
 export class IncomingCalls implements OutcomeTaker {
   readonly #session: SessionContext;
   readonly #peer: PeerLink;
-  /** A view of the port's slab. */
   readonly #view: DataView;
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
@@ -67,7 +66,6 @@ export class IncomingCalls implements OutcomeTaker {
    */
   readonly #offer: OfferBody = (body, callId) =>
     this.#offers.offer(answerBody(callId), body, this.#session.bodyLimit);
-  /** Decides which calls may run. */
   readonly authorization: Authorization | undefined;
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, with slots after the others. */
@@ -78,7 +76,6 @@ export class IncomingCalls implements OutcomeTaker {
   /** The calls that this side has made in the session. */
   made: { hasCallIn(slot: number): boolean } | undefined;
   readonly #generations = new SlotGenerations();
-  /** The number of open calls. Only this class writes it. */
   size = 0;
   #usersSize = 0;
   readonly #credits: GrantedCredits;
@@ -86,7 +83,6 @@ export class IncomingCalls implements OutcomeTaker {
   #streams = 0;
   /** The number of calls to built-in services in `#streams`. */
   #builtinStreams = 0;
-  /** Reports executed one-way calls. */
   readonly #executed: ExecutedCalls;
   /** Makes the items of a stream's call. The session's part for streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {

@@ -46,7 +46,6 @@ export class OutgoingCalls implements ControlRequestSender {
   readonly services: EngineServices;
   /** The session itself, for its other parts. */
   readonly context: SessionContext;
-  /** A view of the port's slab. */
   readonly #view: DataView;
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
@@ -92,7 +91,6 @@ export class OutgoingCalls implements ControlRequestSender {
   takesNoCalls = true;
   /** Counts the ends of calls that had left. Undefined for a peer that is not a backend of a set. */
   listener: CallEndListener | undefined;
-  /** The numbers of the peer's methods. */
   readonly methods: MethodNumbers;
 
   constructor(session: SessionContext, peer: PeerLink) {
@@ -152,12 +150,10 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size + this.#callsBack.size + this.#controlRequests.size;
   }
 
-  /** The number of open calls that users made. */
   get usersSize(): number {
     return this.#calls.size + this.#callsBack.size;
   }
 
-  /** Control requests that wait for a slot. */
   get waitingControlSize(): number {
     return this.#waitingControl.length;
   }
@@ -495,7 +491,6 @@ export class OutgoingCalls implements ControlRequestSender {
     else this.#sendWaitingControl();
   }
 
-  /** Sends the waiting calls in turn, while there are places. */
   sendWaiting(): void {
     if (this.waiting.size === 0) return;
     const nowMs = this.services.clock.now();

@@ -135,7 +135,6 @@ export class WaitingCalls {
     this.size = this.#queue.size;
   }
 
-  /** Takes out all waiting calls. */
   takeAll(): WaitingCall[] {
     const all = [...this.#queue];
     for (const waiting of all) this.#takeOut(waiting);

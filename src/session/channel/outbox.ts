@@ -95,7 +95,6 @@ export class Outbox implements SendListener, Flushable {
   #nonce = new Nonce(0n);
   /** The number of the last message. An outbox that takes over continues from it. */
   lastNumber = 0;
-  /** The number of frames that have left. */
   framesLeft = 0;
   readonly #buffers: Buffer[];
 

@@ -77,7 +77,6 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     this.#grant();
   }
 
-  /** The number of the stream's frames that have come. */
   get framesReceived(): number {
     return this.count + (this.#isEnded ? 1 : 0);
   }

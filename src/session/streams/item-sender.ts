@@ -137,7 +137,6 @@ export class ItemSender extends SendCredits implements RoomWaiter {
     return true;
   }
 
-  /** Stops sending. */
   stop(): void {
     this.stopped = true;
     this.#producer = undefined;
@@ -208,7 +207,6 @@ export class SendTurns implements Flushable {
     return false;
   }
 
-  /** Stops sending. */
   close(): void {
     this.#ring = [];
   }

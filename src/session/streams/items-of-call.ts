@@ -82,7 +82,6 @@ interface StreamsOfSession {
 
 /** The request that a caller's items belong to. */
 export interface RequestOfItems {
-  /** The number of the request. */
   readonly id: number;
   /** The caller no longer waits for the request. */
   readonly settled: boolean;

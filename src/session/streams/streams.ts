@@ -19,7 +19,6 @@ export class Streams implements SessionPart {
   /** Streams are calls: the exchange counts them. */
   readonly openWork = 0;
   readonly frames: SessionPart["frames"];
-  /** A view of the port's slab. */
   readonly #view: DataView;
   #exchange: Exchange | undefined;
 
