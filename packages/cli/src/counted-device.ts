@@ -1,6 +1,6 @@
 import type { BlockDevice, WriteOptions, WriteZeroesOptions } from "cinnabar-nvme";
 
-/** What was asked of a device since the start. */
+/** What was asked of devices since the start. */
 export interface DeviceCounts {
   reads: number;
   readBytes: number;
@@ -12,24 +12,28 @@ export interface DeviceCounts {
   failed: number;
 }
 
+export const noCounts = (): DeviceCounts => ({
+  reads: 0,
+  readBytes: 0,
+  writes: 0,
+  writtenBytes: 0,
+  others: 0,
+  failed: 0,
+});
+
 /** A device in front of another, which counts what passes. */
 export class CountedDevice implements BlockDevice {
   readonly blockBytes: number;
   readonly uuid: string;
   readonly isReadOnly: boolean;
   readonly trimsToZero: boolean;
-  readonly counts: DeviceCounts = {
-    reads: 0,
-    readBytes: 0,
-    writes: 0,
-    writtenBytes: 0,
-    others: 0,
-    failed: 0,
-  };
+  readonly #counts: DeviceCounts;
   readonly #device: BlockDevice;
 
-  constructor(device: BlockDevice) {
+  /** @param counts may be those of several devices */
+  constructor(device: BlockDevice, counts: DeviceCounts) {
     this.#device = device;
+    this.#counts = counts;
     this.blockBytes = device.blockBytes;
     this.uuid = device.uuid;
     this.isReadOnly = device.isReadOnly;
@@ -42,14 +46,14 @@ export class CountedDevice implements BlockDevice {
 
   async read(offset: number, into: Uint8Array): Promise<void> {
     await this.#noted(this.#device.read(offset, into));
-    this.counts.reads++;
-    this.counts.readBytes += into.length;
+    this.#counts.reads++;
+    this.#counts.readBytes += into.length;
   }
 
   async write(offset: number, data: Uint8Array, options?: WriteOptions): Promise<void> {
     await this.#noted(this.#device.write(offset, data, options));
-    this.counts.writes++;
-    this.counts.writtenBytes += data.length;
+    this.#counts.writes++;
+    this.#counts.writtenBytes += data.length;
   }
 
   flush(): Promise<void> {
@@ -92,7 +96,7 @@ export class CountedDevice implements BlockDevice {
 
   async #other<T>(operation: Promise<T>): Promise<T> {
     const result = await this.#noted(operation);
-    this.counts.others++;
+    this.#counts.others++;
     return result;
   }
 
@@ -100,7 +104,7 @@ export class CountedDevice implements BlockDevice {
     try {
       return await operation;
     } catch (error) {
-      this.counts.failed++;
+      this.#counts.failed++;
       throw error;
     }
   }

@@ -7,6 +7,7 @@ import { NbdClient } from "../../nvme/src/nbd/nbd-client.test-support.ts";
 import { type ConnectFields, HostQueue } from "../../nvme/src/tcp/host.test-support.ts";
 import { cinnabar, program, type Running, start } from "./support/command-line.ts";
 
+const mib = 1024 * 1024;
 let folder = "";
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "cinnabar-disk-"));
@@ -14,8 +15,12 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }));
 
 interface Serving {
-  readonly bytes: number;
-  readonly isReadOnly: boolean;
+  readonly disks: readonly {
+    readonly file: string;
+    readonly bytes: number;
+    readonly blockBytes: number;
+    readonly isReadOnly: boolean;
+  }[];
   readonly nvmeTcp: readonly { readonly host: string; readonly port: number; readonly nqn: string }[];
   readonly nbd: readonly string[];
 }
@@ -59,9 +64,7 @@ describe("cinnabar disk serve", () => {
     });
     const told = await serving(running);
     expect(told).toMatchObject({
-      bytes: 8 * 1024 * 1024,
-      blockBytes: 4096,
-      isReadOnly: false,
+      disks: [{ file: "new.img", bytes: 8 * 1024 * 1024, blockBytes: 4096, isReadOnly: false }],
       nbd: ["nbd+unix:///disk?socket=disk.sock"],
     });
     const queue = await connected(told);
@@ -171,6 +174,67 @@ describe("cinnabar disk serve", () => {
     expect((await running.ended).stdout).toContain('{"event":"grown","file":"grow.img","bytes":2097152}');
   });
 
+  it("serves several files: exports of NBD by their names, and namespaces of one subsystem", async () => {
+    const files = ["first.img", "second.img"];
+    for (const [index, file] of files.entries())
+      await writeFile(join(folder, file), Buffer.alloc((index + 1) * mib));
+    const args = [
+      "--nvme-tcp",
+      "127.0.0.1:0",
+      "--nbd",
+      "several.sock",
+      "--every",
+      "100ms",
+      "--watch-size",
+      "--json",
+    ];
+    const running = start(["disk", "serve", ...files, ...args], { cwd: folder });
+    const told = await serving(running);
+    expect(told.disks.map(({ file, bytes }) => [file, bytes])).toEqual([
+      ["first.img", mib],
+      ["second.img", 2 * mib],
+    ]);
+    expect(told.nbd).toEqual(files.map((file) => `nbd+unix:///${file}?socket=several.sock`));
+    const uri = `nbd+unix:///?socket=${join(folder, "several.sock")}`;
+    const client = await NbdClient.open(uri, { name: "second.img" });
+    const stamp = Buffer.alloc(4096, "stamp");
+    expect(await client.errorOf({ type: 1, offset: 2 * mib - 4096, bytes: 4096 }, stamp)).toBe(0);
+    await expect(NbdClient.open(uri, { name: "c.img" })).rejects.toThrow("80000006");
+    const [{ host: address, port, nqn } = { host: "", port: 0, nqn: "" }] = told.nvmeTcp;
+    await using host = await NvmeHost.connect({ nqn, paths: [{ host: address, port }] });
+    const [first, second] = host.namespaces;
+    expect([first?.bytes, second?.bytes, host.namespaces.length]).toEqual([mib, 2 * mib, 2]);
+    expect(first?.uuid).not.toBe(second?.uuid);
+    const found = Buffer.alloc(4096);
+    await second?.read(2 * mib - 4096, found);
+    expect(found.equals(stamp)).toBe(true);
+    // Counts are those of all disks, and each grows for itself.
+    await truncate(join(folder, "second.img"), 3 * mib);
+    await expect.poll(() => second?.bytes).toBe(3 * mib);
+    expect(first?.bytes).toBe(mib);
+    await host.close();
+    running.child.kill("SIGTERM");
+    const { status, stdout, stderr } = await running.ended;
+    expect({ status, stderr }).toEqual({ status: 143, stderr: "" });
+    expect(stdout).toContain('{"event":"grown","file":"second.img","bytes":3145728}');
+    expect(JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "")).toMatchObject({
+      writes: 1,
+      reads: 1,
+      failed: 0,
+    });
+  });
+
+  it("gives disks the names that it is given", async () => {
+    const names = ["--name", "left", "--name", "right", "--bytes", "1MiB", "--nbd", "names.sock", "--json"];
+    const running = start(["disk", "serve", "left.img", "right.img", ...names], { cwd: folder });
+    expect((await serving(running)).nbd).toEqual([
+      "nbd+unix:///left?socket=names.sock",
+      "nbd+unix:///right?socket=names.sock",
+    ]);
+    running.child.kill("SIGTERM");
+    expect(await running.ended).toMatchObject({ status: 143, stderr: "" });
+  });
+
   it("grants queues and connections as it is told", async () => {
     const limits = ["--max-connections", "4", "--max-io-queues", "2"];
     const args = [
@@ -247,7 +311,7 @@ describe("cinnabar disk serve", () => {
 
   it.each<[string, readonly string[], number, RegExp]>([
     ["no door", ["a.img"], 2, /give --nvme-tcp, --nvme-rdma or --nbd/],
-    ["no file", ["--nbd", "a.sock"], 2, /expected serve or secret, and one FILE/],
+    ["no file", ["--nbd", "a.sock"], 2, /expected serve and one FILE or several, or secret and one FILE/],
     ["an address of others without hosts", ["a.img", "--nvme-tcp", "0.0.0.0:0"], 2, /give --allow-host/],
     ["a path for NVMe/TCP", ["a.img", "--nvme-tcp", "a.sock"], 2, /must be HOST:PORT/],
     ["a path for NVMe/RDMA", ["a.img", "--nvme-rdma", "a.sock"], 2, /--nvme-rdma must be HOST:PORT/],
@@ -290,6 +354,30 @@ describe("cinnabar disk serve", () => {
       ["s.img", "--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--allow-host", "nqn.a=s.img"],
       1,
       /secret must be a secret as makeSecret gives it/,
+    ],
+    [
+      "files of one name",
+      ["x/d.img", "d.img", "--nbd", "d.sock"],
+      2,
+      /two disks are called "d\.img": give each a --name/,
+    ],
+    [
+      "fewer names than files",
+      ["d.img", "e.img", "--name", "d", "--nbd", "d.sock"],
+      2,
+      /give --name once for each FILE: there are 2, and 1 names/,
+    ],
+    [
+      "one identity for several files",
+      ["d.img", "e.img", "--uuid", "8b0f4b9c-0b0e-4d5e-9f4e-3a3f1c9d2b11", "--nbd", "d.sock"],
+      2,
+      /--uuid is for a single FILE: each disk has an identity of its own/,
+    ],
+    [
+      "one file that is open, among others",
+      ["d.img", "d.img", "--name", "a", "--name", "b", "--bytes", "1MiB", "--nbd", "d.sock"],
+      1,
+      /d\.img is open elsewhere/,
     ],
     ["a file that is missing", ["missing.img", "--nbd", "a.sock"], 1, /missing\.img: ENOENT/],
     [

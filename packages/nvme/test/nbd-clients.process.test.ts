@@ -36,6 +36,34 @@ const devices: readonly [string, () => Promise<BlockDevice>][] = [
   ["a file in the page cache", () => openFileDevice(join(folder, "cached.img"), { bytes, isDirect: false })],
 ];
 
+describe.skipIf(!hasClients)("an NBD server of several disks", () => {
+  it("is listed by nbdinfo, and clients choose a disk by its name", async () => {
+    const disks = new Map([
+      ["a.img", memoryDevice({ bytes })],
+      ["b c", memoryDevice({ bytes: 2 * bytes })],
+    ]);
+    await using server = await serveNbd(disks);
+    const [first = "", second = ""] = server.uris;
+    const { exports } = JSON.parse(
+      await run("nbdinfo", "--list", "--json", first.replace("///a.img", "///")),
+    );
+    expect(exports.map((one: Record<string, unknown>) => [one["export-name"], one["export-size"]])).toEqual([
+      ["a.img", bytes],
+      ["b c", 2 * bytes],
+    ]);
+    expect(await run("nbdinfo", "--size", second)).toBe(`${2 * bytes}\n`);
+    await run("qemu-io", "-f", "raw", second, "-c", "write -P 7 100M 1M");
+    expect(await run("qemu-io", "-f", "raw", second, "-c", "read -P 7 100M 1M")).not.toMatch(/failed|error/i);
+    expect(JSON.parse(await run("nbdinfo", "--map", "--json", first))).toHaveLength(1);
+    for (const [name, why] of [
+      ["c", "no export of that name: LIST shows the names"],
+      ["", "several exports: choose one by its name, as LIST shows them"],
+    ])
+      await expect(run("qemu-img", "info", first.replace("///a.img", `///${name}`))).rejects.toThrow(why);
+    await expect(run("nbdinfo", first.replace("///a.img", "///c"))).rejects.toThrow(/no export|c/);
+  });
+});
+
 describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice) => {
   it("is described by nbdinfo", async () => {
     await using device = await newDevice();

@@ -5,24 +5,32 @@ import { hostname } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import type { NbdServer, NbdTlsOptions, NvmeAdmittedHost, NvmeTarget } from "cinnabar-nvme";
+import type {
+  FileDevice,
+  FileDeviceOptions,
+  NbdServer,
+  NbdTlsOptions,
+  NvmeAdmittedHost,
+  NvmeTarget,
+} from "cinnabar-nvme";
 import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { CommandError } from "../command-error.ts";
 import { untilEnded } from "../connection.ts";
-import { CountedDevice, type DeviceCounts } from "../counted-device.ts";
+import { CountedDevice, type DeviceCounts, noCounts } from "../counted-device.ts";
 import { authorityOf, certificateOf } from "../credentials.ts";
 import { shortNumber } from "../inspected.ts";
 import { bytes, integer, milliseconds } from "../quantities.ts";
 import type { Terminal } from "../terminal.ts";
 
-const help = `Usage: cinnabar disk serve FILE [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
+const help = `Usage: cinnabar disk serve FILE… [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
        [--nbd PATH|HOST:PORT…] [OPTION…]
        cinnabar disk secret FILE
 
-serve: serves a file, or a block special file, as a disk: to hosts of NVMe/TCP and
-NVMe/RDMA, such as Linux, and to clients of NBD. It goes on until Ctrl-C or
-SIGTERM, and flushes the disk then. It prints where it listens, then operations
+serve: serves files, or block special files, as disks: to hosts of NVMe/TCP and
+NVMe/RDMA, such as Linux, and to clients of NBD. Several files are the namespaces
+1, 2 and so on of one subsystem of NVMe, and the exports of an NBD server. It goes
+on until Ctrl-C or SIGTERM, and flushes the disks then. It prints where it listens, then operations
 and bytes in a second, errors and connections: on a terminal in one line that
 changes, elsewhere in a line for each interval in which something happened. Needs
 the package cinnabar-nvme.
@@ -51,11 +59,14 @@ it. It never overwrites a file.
                         of FILE; by that in a second line the disk proves itself.
   --nqn NQN             The name of the disk for hosts of NVMe. Default: made of
                         the names of this machine and of FILE.
+  --name NAME           The name of a disk for clients of NBD: the first one for the
+                        first FILE, and so on. Default: \`disk\` for a single FILE,
+                        else the last part of each path.
   --uuid UUID           The identity of the disk: the same for each path to it, and for
                         no other disk. Default: that in FILE.uuid beside FILE, which
-                        is made with a random one.
+                        is made with a random one. For a single FILE.
   --bytes SIZE          The size, such as 64MiB. A FILE that is missing is made, a
-                        shorter one gets longer. Default: the size of FILE.
+                        shorter one gets longer. Default: the size of each FILE.
   --block SIZE          The smallest unit of reads and writes. Default: 4096.
   --read-only           The disk takes no writes.
   --advertise HOST:PORT The address of NVMe/TCP that the discovery service gives to
@@ -82,6 +93,7 @@ const options = {
   "nbd-crl": { type: "string" },
   "allow-host": { type: "string", multiple: true, default: [] as string[] },
   nqn: { type: "string" },
+  name: { type: "string", multiple: true, default: [] as string[] },
   uuid: { type: "string" },
   bytes: { type: "string" },
   block: { type: "string" },
@@ -100,50 +112,66 @@ type Values = ReturnType<typeof argumentsOf<typeof options>>["values"];
 
 const shortestMs = 100;
 
-/** `cinnabar disk`: a file as a disk of others. */
+/** `cinnabar disk`: files as disks of others. */
 export const disk: Command = {
   help,
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, options);
-    const [verb, file, ...more] = positionals;
-    if ((verb !== "serve" && verb !== "secret") || file === undefined || more.length > 0)
-      throw new UsageError("expected serve or secret, and one FILE");
-    if (verb === "secret") return untilEnded("disk", terminal, () => makeSecretFile(file, terminal));
+    const [verb, ...files] = positionals;
+    const [file] = files;
+    if ((verb !== "serve" && verb !== "secret") || file === undefined)
+      throw new UsageError("expected serve and one FILE or several, or secret and one FILE");
+    if (verb === "secret") {
+      if (files.length > 1) throw new UsageError("expected secret and one FILE");
+      return untilEnded("disk", terminal, () => makeSecretFile(file, terminal));
+    }
     return untilEnded("disk", terminal, async ({ signal }) => {
-      const plan = planOf(file, values);
+      const plan = planOf(files, values);
       const nvme = await loadNvme();
-      const ofFile = await reported(() =>
-        nvme.openFileDevice(file, {
-          isReadOnly: values["read-only"],
-          uuid: values.uuid,
-          isShared: values.shared,
-          ...(plan.bytes === undefined ? {} : { bytes: plan.bytes }),
-          ...(plan.blockBytes === undefined ? {} : { blockBytes: plan.blockBytes }),
-        }),
-      );
-      const device = new CountedDevice(ofFile);
+      const counts = noCounts();
+      const disks: Disk[] = [];
       const served: Served = { targets: [], rdma: [], servers: [] };
       try {
-        await listen(nvme, device, plan, served);
-        const output = new Output(device.counts, served, values.json, terminal);
-        output.serving(file, device, plan.nqn);
+        for (const [index, path] of files.entries()) {
+          const opened = await reported(() => nvme.openFileDevice(path, plan.device));
+          const name = plan.names[index] as string;
+          disks.push({ file: path, name, opened, device: new CountedDevice(opened, counts) });
+        }
+        await listen(nvme, disks, plan, served);
+        const output = new Output(counts, served, values.json, terminal);
+        output.serving(disks, plan.nqn);
         while (!signal.aborted) {
           await pause(plan.everyMs, undefined, { signal }).catch(() => {});
           if (signal.aborted) break;
-          if (values["watch-size"] && (await reported(() => ofFile.grow()))) {
-            for (const target of served.targets) target.resized();
-            output.grown(file, device.bytes);
-          }
+          if (values["watch-size"]) await grow(disks, served, output);
           output.interval();
         }
         output.ended();
       } finally {
-        await end(device, served, terminal);
+        await end(disks, served, terminal);
       }
       return 0;
     });
   },
 };
+
+/** A file that is served. */
+interface Disk {
+  readonly file: string;
+  /** For clients of NBD. */
+  readonly name: string;
+  readonly opened: FileDevice;
+  readonly device: CountedDevice;
+}
+
+/** Takes over the sizes of files that have been made longer. */
+async function grow(disks: readonly Disk[], { targets }: Served, output: Output): Promise<void> {
+  for (const { file, opened } of disks) {
+    if (!(await reported(() => opened.grow()))) continue;
+    for (const target of targets) target.resized();
+    output.grown(file, opened.bytes);
+  }
+}
 
 /** What the arguments ask for. */
 interface Plan {
@@ -154,8 +182,10 @@ interface Plan {
   /** Each `NQN` or `NQN=FILE`. */
   readonly hosts: readonly string[] | "any";
   readonly nqn: string;
-  readonly bytes: number | undefined;
-  readonly blockBytes: number | undefined;
+  /** The names of the disks for clients of NBD. */
+  readonly names: readonly string[];
+  /** How each file is opened. */
+  readonly device: FileDeviceOptions;
   /** Undefined where each host gets the address that it has reached. */
   readonly advertise: readonly Address[] | undefined;
   /** Undefined where the package's own limit holds. */
@@ -177,7 +207,7 @@ interface Served {
 }
 
 /** @throws UsageError, or CommandError for files that cannot be read. */
-function planOf(file: string, values: Values): Plan {
+function planOf(files: readonly string[], values: Values): Plan {
   const nvme = (["nvme-tcp", "nvme-rdma", "advertise"] as const).map((option) =>
     values[option].map((text) => {
       const address = addressOf(`--${option}`, text);
@@ -189,6 +219,8 @@ function planOf(file: string, values: Values): Plan {
   const [nvmeTcp = [], nvmeRdma = [], advertised = []] = nvme;
   const nvmeDoors = [...nvmeTcp, ...nvmeRdma];
   const nbd = values.nbd.map((text) => addressOf("--nbd", text) ?? { path: text });
+  if (values.uuid !== undefined && files.length > 1)
+    throw new UsageError("--uuid is for a single FILE: each disk has an identity of its own");
   if (nvmeDoors.length + nbd.length === 0)
     throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
   const nbdTls = nbdTlsOf(values);
@@ -203,14 +235,33 @@ function planOf(file: string, values: Values): Plan {
     nbd,
     nbdTls,
     hosts: allowed.length === 0 || allowed.includes("any") ? "any" : allowed,
-    nqn: values.nqn ?? nqnOf(file),
-    bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
-    blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+    nqn: values.nqn ?? nqnOf(files),
+    names: namesOf(files, values.name),
+    device: {
+      isReadOnly: values["read-only"],
+      uuid: values.uuid,
+      isShared: values.shared,
+      bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
+      blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+    },
     advertise: advertised.length === 0 ? undefined : advertised,
     maxConnections: countOf("--max-connections", values["max-connections"], 2, 65_536),
     maxIoQueues: countOf("--max-io-queues", values["max-io-queues"], 1, 1024),
     everyMs,
   };
+}
+
+/** The names of the disks. @throws UsageError for those that are missing or not different */
+function namesOf(files: readonly string[], given: readonly string[]): readonly string[] {
+  if (given.length > 0 && given.length !== files.length)
+    throw new UsageError(
+      `give --name once for each FILE: there are ${files.length}, and ${given.length} names`,
+    );
+  const names =
+    given.length > 0 ? given : files.length === 1 ? ["disk"] : files.map((file) => basename(file));
+  const twice = names.find((name, index) => names.indexOf(name) < index);
+  if (twice !== undefined) throw new UsageError(`two disks are called "${twice}": give each a --name`);
+  return names;
 }
 
 const countOf = (option: string, text: string | undefined, low: number, high: number) =>
@@ -274,16 +325,21 @@ function addressOf(option: string, text: string): Address | undefined {
 
 const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
 
-/** The same for a file each time, so that hosts know the disk again. The form with a UUID needs no domain. */
-function nqnOf(file: string): string {
-  let path = resolve(file);
-  // The file may be one that is to be made.
-  if (existsSync(dirname(path))) path = join(realpathSync(dirname(path)), basename(path));
-  const hash = createHash("sha256").update(`${hostname()} ${path}`).digest();
+/** The same for these files each time, so that hosts know the disks again. The form with a UUID needs no domain. */
+function nqnOf(files: readonly string[]): string {
+  const hash = createHash("sha256")
+    .update([hostname(), ...files.map(realPathOf)].join(" "))
+    .digest();
   hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x80;
   hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80;
   const uuid = hash.toString("hex", 0, 16).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
   return `nqn.2014-08.org.nvmexpress:uuid:${uuid}`;
+}
+
+/** The file may be one that is to be made. */
+function realPathOf(file: string): string {
+  const path = resolve(file);
+  return existsSync(dirname(path)) ? join(realpathSync(dirname(path)), basename(path)) : path;
 }
 
 /** The package is not part of Cinnabar's own: it stands beside it, or in the folder where the command runs. */
@@ -306,10 +362,10 @@ async function loadNvme(): Promise<Nvme> {
   return (await import(pathToFileURL(file).href)) as Nvme;
 }
 
-async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Served): Promise<void> {
+async function listen(nvme: Nvme, disks: readonly Disk[], plan: Plan, served: Served): Promise<void> {
   const { nqn, advertise, maxConnections, maxIoQueues } = plan;
   const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
-  const subsystems = [{ nqn, namespaces: [device], hosts }];
+  const subsystems = [{ nqn, namespaces: disks.map(({ device }) => device), hosts }];
   const nvmeOptions = { subsystems, advertise, maxConnections, maxIoQueues };
   for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions })));
@@ -320,8 +376,9 @@ async function listen(nvme: Nvme, device: CountedDevice, plan: Plan, served: Ser
       served.rdma.push(await reported(() => target.listenRdma({ ...address, maxConnections })));
   }
   const tls = plan.nbdTls === undefined ? {} : { tls: plan.nbdTls };
+  const exports = new Map(disks.map(({ name, device }) => [name, device]));
   for (const address of plan.nbd)
-    served.servers.push(await reported(() => nvme.serveNbd(device, { ...address, ...tls, maxConnections })));
+    served.servers.push(await reported(() => nvme.serveNbd(exports, { ...address, ...tls, maxConnections })));
 }
 
 /** What the package refuses is said in one line: a file, a size, an address. */
@@ -334,14 +391,17 @@ async function reported<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /** Completes the operations under way, accepts no more, and makes written data durable. */
-async function end(device: CountedDevice, { targets, servers }: Served, terminal: Terminal): Promise<void> {
+async function end(disks: readonly Disk[], { targets, servers }: Served, terminal: Terminal): Promise<void> {
   await Promise.all([...targets, ...servers].map((one) => one.close()));
-  try {
-    await device.flush();
-  } catch (error) {
-    terminal.complain(`cinnabar disk: what was written last may be lost: ${(error as Error).message}`);
+  for (const { file, device } of disks) {
+    try {
+      await device.flush();
+    } catch (error) {
+      const { message } = error as Error;
+      terminal.complain(`cinnabar disk: what was written last to ${file} may be lost: ${message}`);
+    }
+    await device.close();
   }
-  await device.close();
 }
 
 /** What the command prints while it serves. */
@@ -364,18 +424,23 @@ class Output {
     this.#before = { ...counts };
   }
 
-  serving(file: string, device: CountedDevice, nqn: string): void {
-    const { bytes: size, blockBytes, isReadOnly } = device;
+  serving(disks: readonly Disk[], nqn: string): void {
     const nvmeTcp = this.#served.targets
       .filter(({ address }) => address.port > 0)
       .map(({ address }) => ({ ...address, nqn }));
     const nvmeRdma = this.#served.rdma.map((address) => ({ ...address, nqn }));
-    const nbd = this.#served.servers.map(({ uri }) => uri);
+    const nbd = this.#served.servers.flatMap(({ uris }) => uris);
     if (this.#isJson) {
-      this.#print({ event: "serving", file, bytes: size, blockBytes, isReadOnly, nvmeTcp, nvmeRdma, nbd });
+      const facts = disks.map(({ file, device: { bytes: size, blockBytes, isReadOnly } }) => ({
+        ...{ file, bytes: size, blockBytes, isReadOnly },
+      }));
+      this.#print({ event: "serving", disks: facts, nvmeTcp, nvmeRdma, nbd });
       return;
     }
-    this.#terminal.print(`${file}: ${size} bytes, blocks of ${blockBytes}${isReadOnly ? ", read-only" : ""}`);
+    for (const { file, device } of disks)
+      this.#terminal.print(
+        `${file}: ${device.bytes} bytes, blocks of ${device.blockBytes}${device.isReadOnly ? ", read-only" : ""}`,
+      );
     for (const [name, addresses] of Object.entries({ "nvme-tcp": nvmeTcp, "nvme-rdma": nvmeRdma }))
       for (const { host, port } of addresses)
         this.#terminal.print(`${name}: ${host.includes(":") ? `[${host}]` : host}:${port} ${nqn}`);

@@ -5,7 +5,14 @@ import { memoryDevice } from "../device/memory-device.ts";
 import { FakeSocket } from "../fake-socket.test-support.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
 import { TestAuthority } from "./certificates.test-support.ts";
-import { contextMessage, goMessage, optionMessage, requestMessage } from "./nbd-client.test-support.ts";
+import { Exports } from "./exports.ts";
+import {
+  contextMessage,
+  goMessage,
+  oneExport,
+  optionMessage,
+  requestMessage,
+} from "./nbd-client.test-support.ts";
 import { nbdConnection } from "./nbd-server.ts";
 import { magic, option, optionReply } from "./protocol.ts";
 import { TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
@@ -30,12 +37,18 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
   const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const { opening, request, mutated, push } = clientBy(next);
   const device = losesPower(memoryDevice({ bytes: 2 ** 20, blockBytes: 512 }));
+  const exports = new Exports(
+    "fuzz",
+    new Map([
+      ["disk", device],
+      ["other", memoryDevice({ bytes: 2 ** 20 })],
+    ]),
+  );
   const counts = { reads: 0, writes: 0, others: 0, failed: 0 };
   let connections = 0;
   for (let tried = 0; tried < messages; connections++) {
     const socket = new FakeSocket();
-    const connection = nbdConnection(socket, device, {
-      name: "disk",
+    const connection = nbdConnection(socket, exports, {
       maxBytes: 2 ** 18,
       counts,
       admit: () => true,
@@ -68,8 +81,8 @@ it(`${messagesBeforeTls} mutated messages before TLS get no answer but that TLS 
   const replies = new Map<number, number>();
   for (let tried = 0; tried < messagesBeforeTls; ) {
     const socket = new FakeSocket().on("error", () => {}); // "close" follows
-    const options = { name: "disk", maxBytes: 2 ** 18, counts, tls, admit: () => true };
-    const run = nbdConnection(socket, memoryDevice({ bytes: 2 ** 20 }), options).run();
+    const options = { maxBytes: 2 ** 18, counts, tls, admit: () => true };
+    const run = nbdConnection(socket, oneExport(memoryDevice({ bytes: 2 ** 20 })), options).run();
     const begun = next(2) === 0 ? [optionMessage(option.startTls, Buffer.alloc(next(8) === 0 ? 1 : 0))] : [];
     const asked = Array.from({ length: next(4) }, request).flat();
     const parts = [Buffer.from([0, 0, 0, 3]), ...opening(), ...begun, ...opening(), ...asked];

@@ -1,6 +1,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 import type { BlockDevice } from "../device/block-device.ts";
 import type { Channel } from "./channel.ts";
+import type { Export, Exports } from "./exports.ts";
 import {
   handshakeFlag,
   info,
@@ -15,9 +16,11 @@ import {
 
 /** What client and server agreed on. */
 export interface Agreement {
+  /** The disk that the client has chosen. */
+  readonly device: BlockDevice;
   /** Reads are answered by chunks. */
   readonly isStructured: boolean;
-  /** The client asked for `base:allocation`. */
+  /** The client asked for `base:allocation` of this disk. */
   readonly hasAllocation: boolean;
 }
 
@@ -31,17 +34,16 @@ const allocationName = "base:allocation";
  */
 export class Handshake {
   readonly #channel: Channel;
-  readonly #device: BlockDevice;
-  readonly #name: string;
+  readonly #exports: Exports;
   readonly #admit: () => boolean;
   #isStructured = false;
-  #hasAllocation = false;
+  /** The disk for which the client asked for `base:allocation`. */
+  #allocationOf: BlockDevice | undefined;
 
   /** @param admit takes a place among the connections; false: all are taken */
-  constructor(channel: Channel, device: BlockDevice, name: string, admit: () => boolean) {
+  constructor(channel: Channel, exports: Exports, admit: () => boolean) {
     this.#channel = channel;
-    this.#device = device;
-    this.#name = name;
+    this.#exports = exports;
     this.#admit = admit;
   }
 
@@ -68,15 +70,15 @@ export class Handshake {
       if (data === undefined) return undefined;
       if (number === option.exportName) {
         // The option has no form of an error.
-        if (channel.tls === "required" || !this.#isExport(data.toString("utf8"))) return undefined;
-        if (!this.#admit()) return undefined;
+        const chosen = this.#exports.find(data.toString("utf8"));
+        if (channel.tls === "required" || chosen === undefined || !this.#admit()) return undefined;
         const zeroes = (clientFlags & handshakeFlag.noZeroes) === 0 ? 124 : 0;
-        channel.writer.write([Buffer.concat([this.#sizeAndFlags(), Buffer.alloc(zeroes)])]);
-        return this.#agreement();
+        channel.writer.write([Buffer.concat([this.#sizeAndFlags(chosen), Buffer.alloc(zeroes)])]);
+        return this.#agreement(chosen);
       }
       const step = this.#answer(number, data);
       if (step === "end") return undefined;
-      if (step === "go") return this.#agreement();
+      if (typeof step === "object") return this.#agreement(step);
       if (step === "tls" && !(await channel.startTls())) return undefined;
       // A client that does not read its answers gets no more of them, and one that floods options lets others run.
       await channel.writer.flushed();
@@ -84,8 +86,8 @@ export class Handshake {
     }
   }
 
-  /** Answers an option, and returns the next step. */
-  #answer(number: number, data: Buffer): "next" | "go" | "end" | "tls" {
+  /** Answers an option, and returns the next step: an export is what transmission begins with. */
+  #answer(number: number, data: Buffer): "next" | "end" | "tls" | Export {
     if (number === option.abort) {
       this.#reply(number, optionReply.ack);
       return "end";
@@ -96,8 +98,10 @@ export class Handshake {
     switch (number) {
       case option.list: {
         if (data.length > 0) return this.#refuse(number, optionReply.invalid, "the option LIST has no data");
-        const name = Buffer.from(this.#name);
-        this.#reply(number, optionReply.server, Buffer.concat([uint32(name.length), name]));
+        for (const { name } of this.#exports.all) {
+          const bytes = Buffer.from(name);
+          this.#reply(number, optionReply.server, Buffer.concat([uint32(bytes.length), bytes]));
+        }
         this.#reply(number, optionReply.ack);
         return "next";
       }
@@ -128,28 +132,28 @@ export class Handshake {
     return "tls";
   }
 
-  #describe(number: number, data: Buffer): "next" | "go" | "end" {
+  #describe(number: number, data: Buffer): "next" | "end" | Export {
     const fields = new Fields(data);
     const name = fields.text();
     const count = fields.uint16();
     const wanted = Array.from({ length: Math.min(count, fields.left / 2) }, () => fields.uint16());
     if (!fields.isWhole || wanted.length !== count)
       return this.#refuse(number, optionReply.invalid, "the lengths in the option do not fit its length");
-    if (!this.#isExport(name))
-      return this.#refuse(number, optionReply.unknown, "this server has no export of that name");
+    const chosen = this.#exports.find(name);
+    if (chosen === undefined) return this.#refuse(number, optionReply.unknown, this.#exports.lackOf(name));
     if (number === option.go && !this.#admit()) {
       this.#refuse(number, optionReply.policy, "this server serves as many connections as it may");
       return "end";
     }
-    this.#reply(number, optionReply.info, Buffer.concat([uint16(info.export), this.#sizeAndFlags()]));
+    this.#reply(number, optionReply.info, Buffer.concat([uint16(info.export), this.#sizeAndFlags(chosen)]));
     if (wanted.includes(info.name))
-      this.#reply(number, optionReply.info, Buffer.concat([uint16(info.name), Buffer.from(this.#name)]));
+      this.#reply(number, optionReply.info, Buffer.concat([uint16(info.name), Buffer.from(chosen.name)]));
     // Any offset and any length are served. Whole blocks take the device the least work.
-    const sizes = [1, Math.max(this.#device.blockBytes, 4096), maxRequestBytes].map(uint32);
+    const sizes = [1, Math.max(chosen.device.blockBytes, 4096), maxRequestBytes].map(uint32);
     if (wanted.includes(info.blockSize))
       this.#reply(number, optionReply.info, Buffer.concat([uint16(info.blockSize), ...sizes]));
     this.#reply(number, optionReply.ack);
-    return number === option.go ? "go" : "next";
+    return number === option.go ? chosen : "next";
   }
 
   #contexts(number: number, data: Buffer): "next" {
@@ -162,30 +166,24 @@ export class Handshake {
       return this.#refuse(number, optionReply.invalid, "the lengths in the option do not fit its length");
     if (!this.#isStructured)
       return this.#refuse(number, optionReply.invalid, "contexts need structured replies first");
-    if (!this.#isExport(name))
-      return this.#refuse(number, optionReply.unknown, "this server has no export of that name");
+    const chosen = this.#exports.find(name);
+    if (chosen === undefined) return this.#refuse(number, optionReply.unknown, this.#exports.lackOf(name));
     const isList = number === option.listMetaContext;
     const has = queries.includes(allocationName) || (isList && (count === 0 || queries.includes("base:")));
     if (has) {
       const context = [uint32(isList ? 0 : allocationContext), Buffer.from(allocationName)];
       this.#reply(number, optionReply.metaContext, Buffer.concat(context));
     }
-    if (!isList) this.#hasAllocation = has;
+    if (!isList) this.#allocationOf = has ? chosen.device : undefined;
     this.#reply(number, optionReply.ack);
     return "next";
   }
 
-  #agreement(): Agreement {
-    return { isStructured: this.#isStructured, hasAllocation: this.#hasAllocation };
+  #agreement({ device }: Export): Agreement {
+    return { device, isStructured: this.#isStructured, hasAllocation: this.#allocationOf === device };
   }
 
-  /** The empty name means the default export. */
-  #isExport(name: string): boolean {
-    return name === "" || name === this.#name;
-  }
-
-  #sizeAndFlags(): Buffer {
-    const { bytes, isReadOnly } = this.#device;
+  #sizeAndFlags({ device: { bytes, isReadOnly } }: Export): Buffer {
     const flag = transmissionFlag;
     const always = flag.hasFlags | flag.flush | flag.fua | flag.canMultiConn;
     const writes = isReadOnly ? flag.readOnly : flag.trim | flag.writeZeroes | flag.fastZero;

@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
+import type { BlockDevice } from "../device/block-device.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
+import { Exports } from "./exports.ts";
 import { magic, option, optionReply } from "./protocol.ts";
 
 /** The path of the socket in the URI of a server. */
@@ -24,8 +26,15 @@ export function uint32(value: number): Buffer {
 export const named = (name: string) => Buffer.concat([uint32(Buffer.byteLength(name)), Buffer.from(name)]);
 export const goMessage = (name: string, wanted: readonly number[] = [3], number: number = option.go) =>
   optionMessage(number, Buffer.concat([named(name), uint16(wanted.length), ...wanted.map(uint16)]));
-export const contextMessage = (queries: readonly string[], number: number = option.setMetaContext) =>
-  optionMessage(number, Buffer.concat([named("disk"), uint32(queries.length), ...queries.map(named)]));
+export const contextMessage = (
+  queries: readonly string[],
+  number: number = option.setMetaContext,
+  name = "disk",
+) => optionMessage(number, Buffer.concat([named(name), uint32(queries.length), ...queries.map(named)]));
+
+/** What a server has that serves one device. */
+export const oneExport = (device: BlockDevice, name = "disk") =>
+  new Exports("test", new Map([[name, device]]));
 
 export interface RequestFields {
   readonly type: number;
@@ -86,8 +95,9 @@ export class NbdClient {
     {
       isStructured = true,
       hasAllocation = true,
+      name = "disk",
       tls,
-    }: { isStructured?: boolean; hasAllocation?: boolean; tls?: ConnectionOptions } = {},
+    }: { isStructured?: boolean; hasAllocation?: boolean; name?: string; tls?: ConnectionOptions } = {},
   ): Promise<NbdClient> {
     const client = await NbdClient.connect(uri);
     await client.greet();
@@ -96,11 +106,11 @@ export class NbdClient {
       client.send(optionMessage(option.structuredReply));
       await client.acknowledged();
       if (hasAllocation) {
-        client.send(contextMessage(["base:allocation"]));
+        client.send(contextMessage(["base:allocation"], option.setMetaContext, name));
         await client.acknowledged();
       }
     }
-    client.send(goMessage("disk"));
+    client.send(goMessage(name));
     await client.acknowledged();
     return client;
   }

@@ -9,11 +9,13 @@ import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
 import { FakeSocket } from "../fake-socket.test-support.ts";
+import { Exports } from "./exports.ts";
 import {
   contextMessage,
   goMessage,
   NbdClient,
   named,
+  oneExport,
   optionMessage,
   pathOf,
   requestMessage,
@@ -172,6 +174,109 @@ describe("the handshake", () => {
     }
     client.send(contextMessage(["other:x"]));
     expect((await client.optionReply()).type).toBe(optionReply.ack);
+  });
+});
+
+describe("several disks", () => {
+  /** Disks of different lengths, by their names. */
+  async function serveSeveral() {
+    const disks = new Map(
+      ["a.img", "b/c d.img", "é"].map((name, index) => [name, memoryDevice({ bytes: (index + 1) * mib })]),
+    );
+    const server = await serveNbd(disks);
+    servers.push(server);
+    return { disks, server };
+  }
+
+  it("are listed, and each is chosen by its name", async () => {
+    const { disks, server } = await serveSeveral();
+    const ends = ["a.img", "b%2Fc%20d.img", "%C3%A9"];
+    const path = pathOf(server.uri);
+    expect(server.uris).toEqual(ends.map((end) => `nbd+unix:///${end}?socket=${path}`));
+    expect(server.uri).toBe(server.uris[0]);
+    for (const [name, device] of disks) {
+      const client = await NbdClient.connect(server.uri);
+      await client.greet();
+      client.send(optionMessage(option.list));
+      for (const listed of disks.keys())
+        expect(await client.optionReply()).toMatchObject({ type: optionReply.server, data: named(listed) });
+      expect((await client.optionReply()).type).toBe(optionReply.ack);
+      client.send(optionMessage(option.structuredReply));
+      await client.acknowledged();
+      client.send(goMessage(name, [1]));
+      expect((await client.optionReply()).data.readBigUInt64BE(2)).toBe(BigInt(device.bytes));
+      expect((await client.optionReply()).data.toString("utf8", 2)).toBe(name);
+      await client.acknowledged();
+      const data = stamped(4096, device.bytes);
+      const offset = device.bytes - 4096;
+      expect(await client.errorOf({ type: command.write, offset, bytes: 4096 }, data)).toBe(0);
+      expect(await client.errorOf({ type: command.write, offset: device.bytes, bytes: 4096 }, data)).toBe(
+        errno.noSpace,
+      );
+    }
+    for (const device of disks.values()) {
+      const data = Buffer.alloc(4096);
+      await device.read(device.bytes - 4096, data);
+      expect(data.equals(stamped(4096, device.bytes))).toBe(true);
+    }
+    const client = await NbdClient.connect(server.uri);
+    await client.greet();
+    client.send(optionMessage(option.exportName, Buffer.from("b/c d.img")));
+    expect((await client.take(10)).readBigUInt64BE(0)).toBe(BigInt(2 * mib));
+  });
+
+  it("have no default, and the refusal says how to choose", async () => {
+    const { server } = await serveSeveral();
+    const client = await NbdClient.connect(server.uri);
+    await client.greet();
+    for (const [name, message] of [
+      ["", "this server has several exports: choose one by its name, as LIST shows them"],
+      ["disk", "this server has no export of that name: LIST shows the names"],
+    ] as const)
+      for (const number of [option.info, option.go]) {
+        client.send(goMessage(name, [], number));
+        expect(await client.optionReply()).toEqual({
+          option: number,
+          type: optionReply.unknown,
+          data: Buffer.from(message),
+        });
+      }
+    const older = await NbdClient.connect(server.uri);
+    await older.greet();
+    older.send(optionMessage(option.exportName));
+    await older.ended();
+  });
+
+  it("do not share what was agreed for another one", async () => {
+    const { server } = await serveSeveral();
+    const client = await NbdClient.connect(server.uri);
+    await client.greet();
+    client.send(optionMessage(option.structuredReply));
+    await client.acknowledged();
+    client.send(contextMessage(["base:allocation"], option.setMetaContext, "a.img"));
+    await client.acknowledged();
+    client.send(goMessage("é"));
+    await client.acknowledged();
+    expect(await client.errorOf({ type: command.blockStatus, bytes: 4096 })).toBe(errno.invalid);
+  });
+
+  it("need names that fit", async () => {
+    const device = nullDevice({ bytes });
+    const many = (count: number, length: number) =>
+      new Map(Array.from({ length: count }, (_, index) => [`${index}`.padStart(length, "x"), device]));
+    for (const [disks, options, message] of [
+      [new Map(), {}, "serveNbd: give 1 to 256 disks, not 0"],
+      [many(257, 4), {}, "serveNbd: give 1 to 256 disks, not 257"],
+      [new Map([["", device]]), {}, "serveNbd: the name of a disk must be a string of 1 to 4096 bytes"],
+      [many(1, 4097), {}, "serveNbd: the name of a disk must be a string of 1 to 4096 bytes"],
+      [many(17, 4096), {}, "serveNbd: the names of all disks may have 65536 bytes, they have 69632"],
+      [
+        many(2, 4),
+        { name: "x" },
+        "serveNbd: name is for a single disk: the names of several are the keys of the map",
+      ],
+    ] as const)
+      await expect(serveNbd(disks, options)).rejects.toThrow(message);
   });
 });
 
@@ -587,15 +692,27 @@ describe("clients that are silent or slow", () => {
     expect(await (await NbdClient.open(uri)).errorOf({ type: command.flush })).toBe(0);
   });
 
-  it("hold little memory where they flood options and read no answer", async () => {
+  const longNames = Array.from({ length: 256 }, (_, index) => `${index}`.padStart(256, "d"));
+  it.each([
+    {
+      what: "INFO",
+      flooded: goMessage("", [1, 3], option.info),
+      names: ["d".repeat(1024)],
+      most: 8192,
+    },
+    // Behind the greeting: each answer to LIST has all names.
+    { what: "LIST", flooded: optionMessage(option.list), names: longNames, most: 18 + 256 * (256 + 24) + 20 },
+  ])("hold little memory where they flood $what and read no answer", async ({ flooded, names, most }) => {
     const socket = new UnreadSocket().on("error", () => {}); // "close" follows
-    const connection = nbdConnection(socket, nullDevice({ bytes }), {
-      ...{ name: "d".repeat(1024), maxBytes: mib, admit: () => true },
+    const device = nullDevice({ bytes });
+    const exports = new Exports("test", new Map(names.map((name) => [name, device])));
+    const connection = nbdConnection(socket, exports, {
+      ...{ maxBytes: mib, admit: () => true },
       counts: { reads: 0, writes: 0, others: 0, failed: 0 },
     });
     const run = connection.run();
     socket.push(uint32(3));
-    const flood = Buffer.concat(Array.from({ length: 2000 }, () => goMessage("", [1, 3], option.info)));
+    const flood = Buffer.concat(Array.from({ length: 4000 }, () => flooded));
     let pushed = 0;
     // A socket that is paused has a full buffer of its own, and the kernel's.
     for (let round = 0; round < 200; round++) {
@@ -607,15 +724,16 @@ describe("clients that are silent or slow", () => {
     }
     expect(pushed).toBeLessThan(4);
     // One option is answered at a time.
-    expect(socket.writableLength).toBeLessThan(8192);
+    expect(socket.writableLength).toBeGreaterThan(0);
+    expect(socket.writableLength).toBeLessThanOrEqual(most);
     socket.destroy();
     await run;
   });
 
   it("let others run where they flood options and read all answers", async () => {
     const socket = new FakeSocket();
-    const connection = nbdConnection(socket, nullDevice({ bytes }), {
-      ...{ name: "disk", maxBytes: mib, admit: () => true },
+    const connection = nbdConnection(socket, oneExport(nullDevice({ bytes })), {
+      ...{ maxBytes: mib, admit: () => true },
       counts: { reads: 0, writes: 0, others: 0, failed: 0 },
     });
     const run = connection.run();

@@ -5,6 +5,7 @@ import { maxHeldBytes } from "../socket/byte-reader.ts";
 import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
 import { type Connection, SocketServer } from "../socket/socket-server.ts";
 import { Channel } from "./channel.ts";
+import { Exports } from "./exports.ts";
 import { Handshake } from "./handshake.ts";
 import { maxNameBytes } from "./protocol.ts";
 import { type NbdTlsOptions, TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
@@ -12,7 +13,7 @@ import { type RequestCounts, Transmission } from "./transmission.ts";
 
 /** The options of `serveNbd`. */
 export interface NbdOptions extends ConnectionLimits {
-  /** The name of the export. Clients that give no name get it, too. Default: `disk`. */
+  /** The name of the export of a single device. Clients that give no name get it, too. Default: `disk`. */
   readonly name?: string | undefined;
   /**
    * The path of a Unix socket, which this user alone may open. Default: `disk.sock` in a new folder of the system's
@@ -61,10 +62,12 @@ export interface NbdStats extends ConnectionCounts {
   readonly failed: number;
 }
 
-/** A device that is served. */
+/** Devices that are served. */
 export interface NbdServer extends AsyncDisposable {
   /** What clients connect to, such as `nbd+unix:///disk?socket=/run/disk.sock`, or `nbds://127.0.0.1:10809/disk`. */
   readonly uri: string;
+  /** The same for each export, in their order. `uri` is the first one. */
+  readonly uris: readonly string[];
   /** Counts at this moment. */
   stats(): NbdStats;
   /**
@@ -79,9 +82,9 @@ export interface NbdServer extends AsyncDisposable {
 }
 
 /**
- * Serves a device to NBD clients: fixed newstyle, structured replies, FLUSH, FUA, TRIM, WRITE_ZEROES, and block status
- * of `base:allocation`. Several connections may use the device at the same time; a flush of one covers what was
- * answered on all. With `tls` clients must use TLS, and with `tls.ca` prove who they are. Without it the rights of the
+ * Serves a device, or several by their names, to NBD clients: fixed newstyle, structured replies, FLUSH, FUA,
+ * TRIM, WRITE_ZEROES, and block status of `base:allocation`. LIST shows all names. Where there are several, a client
+ * must choose one. Several connections may use a device at the same time; a flush of one covers what was answered on all. With `tls` clients must use TLS, and with `tls.ca` prove who they are. Without it the rights of the
  * socket decide.
  *
  * A client that breaks the protocol loses its connection. A connection takes memory for `maxBytesPerConnection` at
@@ -90,29 +93,39 @@ export interface NbdServer extends AsyncDisposable {
  * @throws TypeError or RangeError for options that do not fit. Error with the system's error as `cause` where it cannot
  * listen.
  */
-export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): Promise<NbdServer> {
+export async function serveNbd(
+  disks: BlockDevice | ReadonlyMap<string, BlockDevice>,
+  options: NbdOptions = {},
+): Promise<NbdServer> {
   const where = "serveNbd";
   const resolved = resolveOptions(where, options, fields);
   const { name = "disk", path, host, port, tls, maxBytesPerConnection } = resolved;
   if (port === undefined ? host !== undefined : path !== undefined)
     throw new TypeError(`${where}: give path for a Unix socket, or port, with host if you like`);
+  if (disks instanceof Map && options.name !== undefined)
+    throw new TypeError(`${where}: name is for a single disk: the names of several are the keys of the map`);
+  const exports = new Exports(where, disks instanceof Map ? disks : new Map([[name, disks as BlockDevice]]));
   const counts: RequestCounts = { reads: 0, writes: 0, others: 0, failed: 0 };
   const server = new SocketServer(resolved, (socket, { admit }) =>
-    nbdConnection(socket, device, { name, tls, maxBytes: maxBytesPerConnection, counts, admit }),
+    nbdConnection(socket, exports, { tls, maxBytes: maxBytesPerConnection, counts, admit }),
   );
   const address = await server.listen(where, {
     ...(path === undefined ? {} : { path }),
     ...(host === undefined ? {} : { host }),
     ...(port === undefined ? {} : { port }),
   });
-  const encoded = encodeURIComponent(name);
   const scheme = tls === undefined ? "nbd" : "nbds";
-  const uri =
+  const [front, end] =
     typeof address === "string"
-      ? `${scheme}+unix:///${encoded}?socket=${encodeURIComponent(address).replaceAll("%2F", "/")}`
-      : `${scheme}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}/${encoded}`;
+      ? [`${scheme}+unix:///`, `?socket=${encodeURIComponent(address).replaceAll("%2F", "/")}`]
+      : [
+          `${scheme}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}/`,
+          "",
+        ];
+  const uris = exports.all.map((one) => `${front}${encodeURIComponent(one.name)}${end}`);
   return {
-    uri,
+    uri: uris[0] as string,
+    uris,
     stats: () => ({ ...server.counts, ...counts }),
     reloadTls() {
       if (tls === undefined) throw new TypeError("reloadTls: the server has no tls");
@@ -123,12 +136,11 @@ export async function serveNbd(device: BlockDevice, options: NbdOptions = {}): P
   };
 }
 
-/** One connection to a device, from its first byte on. */
+/** One connection to a server, from its first byte on. */
 export function nbdConnection(
   socket: Duplex,
-  device: BlockDevice,
+  exports: Exports,
   options: {
-    readonly name: string;
     readonly tls?: TlsUpgrade | undefined;
     readonly maxBytes: number;
     readonly counts: RequestCounts;
@@ -143,10 +155,10 @@ export function nbdConnection(
       return channel.reader.isWithinMessage || channel.writer.isPending;
     },
     async run() {
-      const agreement = await new Handshake(channel, device, options.name, options.admit).run();
+      const agreement = await new Handshake(channel, exports, options.admit).run();
       if (agreement !== undefined) {
         channel.reader.maxHeldBytes = maxHeldBytes;
-        transmission = new Transmission(channel.reader, channel.writer, device, agreement, options);
+        transmission = new Transmission(channel.reader, channel.writer, agreement, options);
         await transmission.run();
       }
       await channel.writer.end();

@@ -12,6 +12,7 @@ import {
   contextMessage,
   goMessage,
   NbdClient,
+  oneExport,
   optionMessage,
   pathOf,
   requestMessage,
@@ -280,8 +281,8 @@ describe("a handshake of TLS that stalls", () => {
   it("does not begin where the answer to STARTTLS finds nobody", async () => {
     const socket = new FakeSocket();
     const tls = new TlsUpgrade("test", resolveNested("test", "tls", serverPair, tlsFields));
-    const options = { name: "disk", maxBytes: mib, counts: { ...counts }, tls, admit: () => true };
-    const run = nbdConnection(socket, nullDevice({ bytes }), options).run();
+    const options = { maxBytes: mib, counts: { ...counts }, tls, admit: () => true };
+    const run = nbdConnection(socket, oneExport(nullDevice({ bytes })), options).run();
     socket._write = (_part, _encoding, done) => {
       socket.destroy();
       done();

@@ -79,14 +79,13 @@ export class Transmission {
   constructor(
     reader: ByteReader,
     writer: ByteWriter,
-    device: BlockDevice,
     agreement: Agreement,
     options: { readonly maxBytes: number; readonly counts: RequestCounts },
   ) {
     this.#reader = reader;
     this.#writer = writer;
-    this.#device = device;
-    this.#access = new ByteAccess(device);
+    this.#device = agreement.device;
+    this.#access = new ByteAccess(agreement.device);
     this.#agreement = agreement;
     this.#counts = options.counts;
     this.#memory = new Credit(Math.max(options.maxBytes, pieceBytes));
