@@ -24,7 +24,7 @@ const mirrors = { current: "http://deb.debian.org/debian" };
  * @param {{ suite: string, architecture?: string, kind: "deb" | "deb-src" }} what the machine's architecture by default
  * @returns {Promise<NodeJS.ProcessEnv>} what apt-get must have in its environment to use the configuration
  */
-async function privateApt(folder, { suite, architecture, kind }) {
+export async function readLists(folder, { suite, architecture, kind }) {
   if (!existsSync(keys))
     throw new SetupError(`Debian's archive keys are missing: ${keys}`, "Install debian-archive-keyring.");
   const apt = join(folder, "apt");
@@ -59,14 +59,15 @@ async function privateApt(folder, { suite, architecture, kind }) {
 /**
  * Downloads packages and unpacks them over each other, without running anything of theirs.
  *
- * @param {{ suite: string, architecture: string, packages: readonly string[], into: string }} what `into` is made
+ * @param {{ suite: string, architecture: string, packages: readonly string[], into: string, lists?: NodeJS.ProcessEnv }}
+ * what `into` is made; `lists`: those of that suite and architecture, of `readLists`, for several calls
  */
-export async function unpackPackages({ suite, architecture, packages, into }) {
+export async function unpackPackages({ suite, architecture, packages, into, lists }) {
   const work = `${into}.packages`;
   rmSync(work, { recursive: true, force: true });
   mkdirSync(work, { recursive: true });
   mkdirSync(into, { recursive: true });
-  const env = await privateApt(work, { suite, architecture, kind: "deb" });
+  const env = lists ?? (await readLists(work, { suite, architecture, kind: "deb" }));
   const fetch = ["-c", 'cd "$0" && apt-get download -q "$@"', work, ...packages];
   await step(`${packages.length} packages of ${suite}, ${architecture}`, "sh", fetch, { env, advice });
   const archives = readdirSync(work).filter((name) => name.endsWith(".deb"));
@@ -95,7 +96,7 @@ export async function unpackSource({ suite, name, into }) {
   const work = `${into}.packages`;
   rmSync(work, { recursive: true, force: true });
   mkdirSync(work, { recursive: true });
-  const env = await privateApt(work, { suite, kind: "deb-src" });
+  const env = await readLists(work, { suite, kind: "deb-src" });
   const fetch = ["-c", 'cd "$0" && apt-get source -q --download-only --tar-only "$1"', work, name];
   await step(`the source of ${name}, ${suite}`, "sh", fetch, { env, advice });
   const archive = readdirSync(work).find(

@@ -1,7 +1,7 @@
-import { existsSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { onPath, root } from "./command.mjs";
-import { unpackPackages } from "./debian-archive.mjs";
+import { readLists, unpackPackages } from "./debian-archive.mjs";
 import { isCurrent, markCurrent } from "./stamp.mjs";
 
 /** The oldest suite that has a gateway of etcd as the tests want it: its programs run on later systems, too. */
@@ -43,12 +43,12 @@ export const missingProgramsOfTests = () => programs.filter(isMissing).map(({ na
  * set-up reports it.
  */
 export async function getProgramsOfTests() {
-  for (const program of programs) await getProgram(program);
+  await getPrograms(programs);
 }
 
 /** Puts Prometheus and its promtool into `build/`, for the stage that asks it for what an engine exports. */
 export async function getPrometheus() {
-  await getProgram({ name: "prometheus", file: "usr/bin/prometheus", packages: ["prometheus"] });
+  await getPrograms([{ name: "prometheus", file: "usr/bin/prometheus", packages: ["prometheus"] }]);
   if (onPath("prometheus") === undefined && !existsSync(join(root, "build/prometheus/usr/bin/prometheus")))
     throw new Error("Debian's package prometheus cannot be had here");
 }
@@ -62,19 +62,38 @@ function isMissing({ name, file }) {
   return !isThere && !isCurrent(refusalOf(name), "refused", []);
 }
 
-/** @param {TestProgram} program */
-async function getProgram(program) {
-  if (!isMissing(program)) return;
-  const { name, packages } = program;
-  const folder = join(root, "build", name);
+/**
+ * Reads the lists of packages once for all programs.
+ *
+ * @param {readonly TestProgram[]} wanted
+ */
+async function getPrograms(wanted) {
+  const missing = wanted.filter(isMissing);
+  const architecture = architectures[process.arch];
+  if (missing.length === 0) return;
+  const folder = join(root, "build", "test-programs");
+  mkdirSync(folder, { recursive: true });
   try {
-    const architecture = architectures[process.arch];
     if (architecture === undefined) throw new Error(`Debian's ${suite} has none for ${process.arch}`);
-    await unpackPackages({ suite, architecture, packages, into: folder });
+    const lists = await readLists(folder, { suite, architecture, kind: "deb" });
+    for (const program of missing) {
+      const { name, packages } = program;
+      const into = join(root, "build", name);
+      await unpackPackages({ suite, architecture, packages, into, lists }).catch((error) =>
+        refuse(program, error),
+      );
+    }
   } catch (error) {
-    rmSync(folder, { recursive: true, force: true });
-    markCurrent(refusalOf(name), "refused");
-    const why = error instanceof Error ? error.message.split("\n")[0] : error;
-    console.log(`[setup] NO TEST WITH ${name.toUpperCase()}: it cannot be had here: ${why}`);
+    for (const program of missing) refuse(program, error);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
+}
+
+/** @param {TestProgram} program @param {unknown} error */
+function refuse({ name }, error) {
+  rmSync(join(root, "build", name), { recursive: true, force: true });
+  markCurrent(refusalOf(name), "refused");
+  const why = error instanceof Error ? error.message.split("\n")[0] : error;
+  console.log(`[setup] NO TEST WITH ${name.toUpperCase()}: it cannot be had here: ${why}`);
 }
