@@ -105,7 +105,7 @@ const rows = [
   ],
   [
     ["mem, net<br>in TypeScript", ""],
-    ["shm, tcp, verbs and others<br>in the native addon, by libfabric", ""],
+    ["shm; tcp, verbs and others by libfabric<br>in the native addon", ""],
   ],
 ];
 const parts = `<div class="parts">\n${rows

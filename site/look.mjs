@@ -1,7 +1,7 @@
 // Looks at the site in a browser without a screen, as a reader with a phone and one with a desk does. Ends with an error
 // where a page does not render, reports an error, or asks another host for something; where any page is wider than the
-// screen, or has code or a table that is cut, on a phone or on a laptop; where a laptop shows no outline; where search
-// does not find; and where a diagram is not drawn. Pictures of the pages go to build/reports/site.
+// screen, has code or a table that is cut, or breaks a short name, on a phone or on a laptop; where a laptop shows no
+// outline; where search does not find; and where a diagram is not drawn. Pictures go to build/reports/site.
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -141,7 +141,11 @@ async function lookForCuts(viewport) {
       const cut = boxes
         .filter(isCut)
         .map((box) => `${box.tagName} is cut: ${box.textContent.trim().slice(0, 60)}`);
-      return { count: boxes.length, cuts: [...wide, ...cut] };
+      const isBroken = (name) => /^\w+$/.test(name.textContent) && name.getClientRects().length > 1;
+      const broken = [...document.querySelectorAll(".vp-doc .names > code")]
+        .filter(isBroken)
+        .map((name) => `${name.textContent} is broken`);
+      return { count: boxes.length, cuts: [...wide, ...cut, ...broken] };
     });
     seen += count;
     for (const cut of cuts) problems.push(`${viewport.width} pixels, ${path}: ${cut}`);

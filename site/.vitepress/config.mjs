@@ -65,7 +65,13 @@ export default defineConfig({
   },
 });
 
-/** Gives each cell of a table the heading of its column, which a narrow screen shows before it. */
+/** Names of so many characters fit the first column of a table in one piece. */
+const mostOfName = 24;
+
+/**
+ * Gives each cell of a table the heading of its column, which a narrow screen shows before it. A first cell whose words
+ * are short is marked, so that they are not broken.
+ */
 function labelCells({ tokens }) {
   let headings = [];
   let column = 0;
@@ -73,7 +79,12 @@ function labelCells({ tokens }) {
     if (type === "thead_open") headings = [];
     else if (type === "tr_open") column = 0;
     else if (type === "th_open") headings.push(tokens[index + 1]?.content.replaceAll(/[`*]/g, "") ?? "");
-    else if (type === "td_open") attrSet.call(tokens[index], "data-label", headings[column++] ?? "");
+    else if (type === "td_open") {
+      const words = tokens[index + 1]?.content.split(/\s+/) ?? [];
+      if (column === 0 && words.every((word) => word.length <= mostOfName))
+        attrSet.call(tokens[index], "class", "names");
+      attrSet.call(tokens[index], "data-label", headings[column++] ?? "");
+    }
   }
 }
 
