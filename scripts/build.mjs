@@ -69,9 +69,10 @@ async function bundle() {
         "cinnabar/standard": join(root, "src/standard.ts"),
         "cinnabar-http/json": join(root, "packages/http/src/json.ts"),
         "cinnabar-inspect": join(root, "packages/inspect/src/index.ts"),
+        "cinnabar-serve": join(root, "packages/serve/src/index.ts"),
       },
     },
-    external: /^(?!cinnabar-(inspect|http\/json)$)[^./]/,
+    external: /^(?!cinnabar-(inspect|serve|http\/json)$)[^./]/,
     onLog(/** @type {string} */ level, /** @type {{ message: string }} */ { message }) {
       if (level === "warn") fail(message);
     },

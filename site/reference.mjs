@@ -31,6 +31,7 @@ export async function makeReference() {
     "cinnabar-nvme/queue-pairs",
   );
   await writeReference([`${root}packages/otel/src/index.ts`], "api/otel", "cinnabar-otel");
+  await writeReference([`${root}packages/serve/src/index.ts`], "api/serve", "cinnabar-serve");
 }
 
 /**

@@ -94,7 +94,7 @@ export function whyNativeFailed(output) {
 }
 
 /** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. Those that others need come first. */
-const otherPackages = ["bulk", "http", "lanes", "group", "inspect", "nest", "nvme", "otel"];
+const otherPackages = ["bulk", "http", "lanes", "group", "inspect", "nest", "nvme", "otel", "serve"];
 
 /**
  * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and
@@ -112,6 +112,7 @@ export async function buildTypeScript(purpose) {
     "packages/cli",
     "packages/http/src",
     "packages/inspect",
+    "packages/serve/src",
   ];
   await buildPart({
     ...{ stamp: "dist", what: "the package", output: command, prints: [fingerprint(forPackage)] },

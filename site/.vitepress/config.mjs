@@ -130,6 +130,7 @@ function reference() {
     nvme: "cinnabar-nvme",
     "queue-pairs": "cinnabar-nvme/queue-pairs",
     otel: "cinnabar-otel",
+    serve: "cinnabar-serve",
   }).map(([entry, text]) => ({
     text,
     items: [

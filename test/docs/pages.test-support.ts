@@ -127,6 +127,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],
   ["cinnabar-otel", exportsOf("packages/otel/src/index.ts")],
+  ["cinnabar-serve", exportsOf("packages/serve/src/index.ts")],
   ["zod", ["z"]],
 ];
 

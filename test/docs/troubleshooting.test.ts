@@ -86,10 +86,11 @@ const noMessages: readonly RegExp[] = [
   /^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createDiffieHellman \}/,
   // What commands print when all is well.
   /^Usage: cinnabar|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
-  /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves) .*\.$|^any amount can be pinned$/,
+  /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves|Starts) .*\.$|^any amount can be pinned$/,
   /^…: connected in …, with|^… sent, (…|none) answered|^its event loop does not answer$/,
   /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
   /^served … calls, of which |^… us of this process by call$/,
+  /^cinnabar serve: …$|^stops on …$|^… is ready$/,
   // The picture of `cinnabar bench`.
   /^<(svg|style|text|rect|meta) ?.*>$/,
   /^ended: … reads, |^…: … bytes(, blocks of | now$)|^… (reads|writes)\/s …B\/s$/,

@@ -60,6 +60,7 @@ const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar-nest:": "packages/nest",
   "cinnabar-nvme:": "packages/nvme",
   "cinnabar-otel:": "packages/otel",
+  "cinnabar-serve:": "packages/serve",
 };
 
 /**
@@ -214,7 +215,9 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect(JSON.parse(stdout)).toMatchObject({ versions: { cinnabar: version } });
   });
 
-  it("goes with every other package: npm installs both in a new project, and a program uses them", () => {
+  it("goes with every other package: npm installs both in a new project, and a program uses them", {
+    timeout: 600_000,
+  }, () => {
     const packing = `
       import { packOthers } from "./scripts/package/other-packages.mjs";
       for (const { file } of await packOthers(process.cwd())) console.log("packed " + file);

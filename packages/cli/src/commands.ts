@@ -34,6 +34,16 @@ export const commandGroups: readonly {
     ],
   },
   {
+    title: "One application",
+    commands: [
+      {
+        name: "serve",
+        summary: "Starts the components of an application, and stops them on a signal.",
+        load: async () => (await import("./commands/serve.ts")).serve,
+      },
+    ],
+  },
+  {
     title: "One server",
     commands: [
       {

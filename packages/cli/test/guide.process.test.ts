@@ -39,6 +39,8 @@ const elsewhere = [
   /cinnabar build/,
   /man -l/,
   /node server\.js/,
+  // packages/serve/test/serve.process.test.ts
+  /cinnabar serve/,
 ];
 const lines = all.filter((line) => !elsewhere.some((pattern) => pattern.test(line)));
 
