@@ -21,6 +21,10 @@ constexpr uint64_t kForEver = UINT64_MAX;
 // An owner without progress for so long is absent. A shorter time could be a pause of the
 // collector, or another process on its processor.
 constexpr uint64_t kLeaveNs = 5 * kMs;
+// Each look wakes a thread, which takes a processor from others where they are scarce. So an owner
+// that was present at so many looks in a row gets as much time again, up to this.
+constexpr uint32_t kPresentLooks = 8;
+constexpr uint64_t kPresentLeaveNs = 20 * kMs;
 // The owner of a polled port comes at least each 10 ms (binding/wake.cc).
 constexpr uint64_t kPolledLeaveNs = 40 * kMs;
 // A guard looks less and less often while its owner sleeps. After a second of quiet it waits for
@@ -149,11 +153,11 @@ void Guard::start() {
   thread_.start([this] { run(); });
 }
 
-/// How long an owner stays away before it is absent.
 uint64_t Guard::leaveNs() const {
   uint64_t share = std::max<uint64_t>(1, owner_->guards / kGuardsAtOnce);
   uint64_t longest = std::max(kLongestLeaveNs, kPolledLeaveNs);
-  return std::min((port_.isPolled() ? kPolledLeaveNs : kLeaveNs) * share, longest);
+  uint64_t one = std::min(kLeaveNs * (1 + presences_ / kPresentLooks), kPresentLeaveNs);
+  return std::min((port_.isPolled() ? kPolledLeaveNs : one) * share, longest);
 }
 
 void Guard::run() {
@@ -167,6 +171,7 @@ void Guard::run() {
     }
     if (uint64_t latest = turns_; latest != turn) {
       turn = latest;
+      ++presences_;
       sinceNs = base::nowNs();
       dueNs = 0;
     }
@@ -191,6 +196,7 @@ void Guard::run() {
     if (turns_ != turn) continue;
     // The owner is at its other ports.
     if (owner_->turns != ownersTurn && base::nowNs() - dueNs < kNeglectNs) continue;
+    presences_ = 0;
     ++owner_->standingIn;
     standIn(turn, asleep, dueNs);
     --owner_->standingIn;

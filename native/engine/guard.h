@@ -37,7 +37,7 @@ struct Owner {
 /// runs no code of the user. Arrivals wait in the ring.
 ///
 ///
-/// The owner is absent in two cases. It is awake and has made no progress for a few milliseconds,
+/// The owner is absent in two cases. It is awake and has made no progress for 5 to 20 ms,
 /// or it sleeps although the port has something to do. An owner that makes progress at another of
 /// its ports comes to this one soon, unless it takes very long. The guard sleeps while no peer
 /// could miss the owner (`Port::isRelevant`). While the owner is idle, the guard sleeps on the
@@ -66,13 +66,14 @@ class Guard {
 
   /// The present absence included. Within `use`.
   Absences absences() const;
+  /// How long the owner may stay away now before it is absent. From any thread.
+  uint64_t leaveNs() const;
   /// How often the guard's thread has woken up.
   uint64_t looks() const { return looks_; }
 
  private:
   void start();
   void run();
-  uint64_t leaveNs() const;
   void rest(bool owned);
   void standIn(uint64_t turn, bool asleep, uint64_t sinceNs);
   bool tryTurn(uint64_t now, StandIn* outlook);
@@ -96,6 +97,7 @@ class Guard {
   std::atomic<bool> resting_ = false;  // the guard waits for a signal
   std::atomic<bool> stopping_ = false;
   std::atomic<uint64_t> looks_ = 0;
+  std::atomic<uint64_t> presences_ = 0;  // looks that found the owner there since its last absence
   base::Thread thread_;
 };
 

@@ -322,6 +322,30 @@ TEST_SUITE("guard") {
     CHECK(isLittle);
   }
 
+  TEST_CASE("an owner that stays present gets more time, until it is absent") {
+    constexpr uint64_t kUsualNs = 5'000'000, kMostNs = 20'000'000;
+    std::vector<uint8_t> memory(64);
+    Guarded owner(Scheme::shm);
+    REQUIRE(owner.open());
+    REQUIRE(owner.grant(memory) >= 0);
+    for (int i = 0; i < 2; ++i) {
+      int nudges = owner.nudges;
+      REQUIRE(in({}, [&] { return owner.nudges > nudges; }));
+      CHECK(owner.guard->leaveNs() == kUsualNs);
+      CHECK(in({}, [&] {
+        owner.turn();
+        return owner.guard->leaveNs() > kUsualNs;
+      }));
+      CHECK(in({}, [&] {
+        owner.turn();
+        return owner.guard->leaveNs() == kMostNs;
+      }));
+      uint64_t first = owner.guard->looks();
+      while (owner.guard->looks() < first + 40) owner.turn();
+      CHECK(owner.guard->leaveNs() <= kMostNs);
+    }
+  }
+
   TEST_CASE("an owner that is at another of its ports is not absent") {
     std::vector<uint8_t> memory(64);
     Guarded busy(Scheme::shm), waiting(Scheme::shm);
