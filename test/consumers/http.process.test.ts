@@ -9,7 +9,7 @@ afterAll(() => project.remove());
 // connect-node needs Node 22.
 const node = tool("node-24", "bin/node");
 
-it("serves Connect's own clients: unary calls, GET, errors with details, deadlines, aborts, streams", () => {
+it("serves Connect's own clients: unary calls, GET, errors with details, deadlines, aborts, all streams", () => {
   const { stdout, stderr } = project.node(["http-connect.mjs"], { node });
   const calls = [
     "  echo Zoë 1152921504606846976n [ 251, 255 ] [ 'in', '3' ]",
@@ -23,8 +23,13 @@ it("serves Connect's own clients: unary calls, GET, errors with details, deadlin
     "  list item 1, item 2 | 9",
     '  list item 1, item 2 | FailedPrecondition | declared error Tired | {"reason":"Tired","data":{"at":3}}',
   ];
-  const names = ["web", "node over HTTP/1.1", "node over HTTP/2"];
-  const lines = [...names.flatMap((name) => [name, ...calls]), "closed true", ""];
+  const noBodies = "Unknown | The fetch API does not support streaming request bodies";
+  const lines = [
+    ...["web", ...calls, `  gather ${noBodies}`, `  chat ${noBodies}`],
+    ...["node over HTTP/1.1", ...calls, "  gather a+b", "  chat Unknown | HTTP 505"],
+    ...["node over HTTP/2", ...calls, "  gather a+b", "  chat re: a, re: b"],
+    ...["  leave Canceled", "  left cancelled", "closed true", ""],
+  ];
   expect(stdout, stderr).toBe(lines.join("\n"));
 });
 

@@ -83,6 +83,11 @@ export class BodyReader {
     }
   }
 
+  /** The pieces of a body of items, whose stream has its own bounds of time. @throws Refusal for a bad length. */
+  endless(request: HttpRequest): BodyPieces {
+    return new BodyPieces(request, Number.MAX_SAFE_INTEGER);
+  }
+
   /** The pieces of a body that may take as long as its call, but not stand still. @throws Refusal for a bad length. */
   pieces(request: HttpRequest, maxBytes: number): BodyPieces {
     const { maxStallMs } = this.#limits;
@@ -126,7 +131,6 @@ export class BodyPieces {
   announced: number | undefined;
   readonly #body: BodySource | undefined;
   readonly #maxBytes: number;
-  readonly #pace: Pace;
   readonly #signal: AbortSignal;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #length = 0;
@@ -135,17 +139,16 @@ export class BodyPieces {
   #failure: Refusal | undefined;
 
   /** @throws Refusal for a `content-length` that is too long or no number. */
-  constructor(request: HttpRequest, maxBytes: number, pace: Pace) {
+  constructor(request: HttpRequest, maxBytes: number, pace?: Pace) {
     this.announced = lengthOf(request);
     this.#maxBytes = maxBytes;
-    this.#pace = pace;
     this.#signal = request.signal;
     if (this.announced !== undefined && this.announced > maxBytes) throw this.#tooLong();
     this.#body = request.body();
     if (this.#body === undefined) return;
     if (this.#signal.aborted) this.#onGone();
     else this.#signal.addEventListener("abort", this.#onGone, { once: true });
-    this.#timer = setTimeout(this.#onTime, pace.withinMs);
+    if (pace !== undefined) this.#timer = setTimeout(() => this.#onTime(pace), pace.withinMs);
   }
 
   /**
@@ -198,13 +201,13 @@ export class BodyPieces {
 
   readonly #onGone = (): void => this.stop(new Refusal("cancelled", "the client has gone away"));
 
-  readonly #onTime = (): void => {
-    const { withinMs, isByPiece = false, late } = this.#pace;
+  #onTime(pace: Pace): void {
+    const { withinMs, isByPiece = false, late } = pace;
     const since = this.#waitingSinceMs ?? performance.now();
     const leftMs = isByPiece ? since + withinMs - performance.now() : 0;
-    if (leftMs > 0) this.#timer = setTimeout(this.#onTime, Math.ceil(leftMs));
+    if (leftMs > 0) this.#timer = setTimeout(() => this.#onTime(pace), Math.ceil(leftMs));
     else this.stop(late());
-  };
+  }
 
   #tooLong(): Refusal {
     return new Refusal("resource_exhausted", `the body has more than ${this.#maxBytes} bytes`, 413);

@@ -15,6 +15,8 @@ export interface HttpRequest {
   readonly query: string;
   /** The value of a header by its name in lower case; several are joined by commas. Undefined without the header. */
   header(name: string): string | undefined;
+  /** Whether the request came over HTTP/1, where a client may wait for the end of its request before it reads. */
+  readonly isHttp1: boolean;
   /** The address that the connection comes from, where the adapter knows it. */
   readonly address: string | undefined;
   /** The body, or undefined where the request has none. It is read once; a reader that stops early cancels it. */

@@ -61,7 +61,7 @@ export function httpHandler(options: HttpOptions): HttpHandler {
 function requestOf({ method, url, headers, body, signal }: Request): HttpRequest {
   const { pathname, search } = new URL(url);
   return {
-    ...{ method, path: pathname, query: search.slice(1), signal, address: undefined },
+    ...{ method, path: pathname, query: search.slice(1), signal, address: undefined, isHttp1: false },
     body: () => body?.getReader(),
     header: (name) => headers.get(name) ?? undefined,
   };

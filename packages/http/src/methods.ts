@@ -1,12 +1,12 @@
 import { isImplementation, nearest } from "cinnabar/options";
-import type { AnyMethod, AnyService, CallOptions, Engine, Implementation } from "cinnabar/standard";
+import type { AnyMethod, AnyService, CallOptions, Engine, Implementation, Schema } from "cinnabar/standard";
 import { isVoid, JsonForm } from "./json/form.ts";
 import { LocalServices } from "./local-services.ts";
 import type { RawMethod, RemoteService, ResolvedHttpOptions } from "./options.ts";
 import { type RawForm, rawForm } from "./raw-form.ts";
 
 /** Makes a call: a promise of the output, or a stream of items. */
-export type CallFunction = (input: unknown, options: CallOptions) => unknown;
+export type CallFunction = (input: unknown, options: CallOptions, items?: AsyncIterable<unknown>) => unknown;
 
 /** A function of a client, of any method. */
 type ClientFunction = (...args: unknown[]) => unknown;
@@ -22,6 +22,8 @@ export interface HttpMethod {
   readonly verbs: readonly string[];
   /** Undefined where the method takes no input. */
   readonly input: JsonForm | undefined;
+  /** The items that the client sends; undefined where it sends none. */
+  readonly items: JsonForm | undefined;
   /** Which fields are plain bytes; undefined where all of it is JSON. */
   readonly raw: RawForm | undefined;
   /** The deadline that the contract or the client's options set, in milliseconds. */
@@ -85,10 +87,9 @@ export class Methods {
   ): HttpMethod {
     const { kind, input, output } = contract;
     const { method: name, body } = entry;
-    if (kind === "clientStream" || kind === "duplexStream")
-      throw new TypeError(`httpHandler: allow names "${name}", a ${kind}, which has no form in HTTP`);
     const raw = rawForm(entry, contract);
-    if (raw?.body !== undefined && isSafe)
+    const hasItems = kind === "clientStream" || kind === "duplexStream";
+    if (isSafe && (hasItems || raw?.body !== undefined))
       throw new TypeError(`httpHandler: safe names "${name}", whose body GET cannot send`);
     const form = isVoid(input) ? undefined : new JsonForm(input, "input", "input");
     const hasMemory = form?.hasMemory || new JsonForm(output, "output", "output").hasMemory;
@@ -104,10 +105,15 @@ export class Methods {
     let made: Promise<CallFunction> | undefined;
     const make = async (): Promise<CallFunction> => {
       const one = (await client())[method] as ClientFunction;
+      if (hasItems)
+        return form === undefined
+          ? (_, options, items) => one(items, options)
+          : (input, options, items) => one(input, items, options);
       return form === undefined ? (_, options) => one(options) : one;
     };
     return {
       ...{ name, kind, isSafe, input: form, raw },
+      items: hasItems ? new JsonForm(contract.items as Schema, "input", "item") : undefined,
       verbs: [...(isSafe ? ["GET", "HEAD"] : []), "POST", ...(body === undefined ? [] : ["PUT"])],
       timeoutMs: contract.timeoutMs ?? (isImplementation(served) ? undefined : served.options?.timeoutMs),
       engine: async () => {

@@ -59,7 +59,7 @@ function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortS
   const { method = "", url = "", headers } = request;
   const question = url.indexOf("?");
   return {
-    ...{ method, signal, address: request.socket.remoteAddress },
+    ...{ method, signal, address: request.socket.remoteAddress, isHttp1: request.httpVersionMajor === 1 },
     path: question === -1 ? url : url.slice(0, question),
     query: question === -1 ? "" : url.slice(question + 1),
     header(name) {
@@ -91,7 +91,9 @@ class NodeBody implements BodySource {
       this.#wake();
     };
     request.on("readable", () => this.#wake());
-    request.once("end", () => end());
+    // A client of Node that gives up over HTTP/2 sends an end before its reset. Both come together.
+    if ("stream" in request) request.once("end", () => setImmediate(end));
+    else request.once("end", () => end());
     request.once("error", end);
     request.once("close", () => {
       if (!this.#hasEnded) end(new Error("the request was cut off"));

@@ -97,6 +97,9 @@ export function openApi(options: OpenApiOptions): OpenApiDocument {
 const reference = (name: string): Json => ({ $ref: `#/components/schemas/${name}` });
 const json = (schema: Json): Json => ({ "application/json": { schema } });
 
+/** Messages of a stream, whose form OpenAPI cannot describe. */
+const enveloped = (schema: Json): Json => ({ "application/connect+json": { schema } });
+
 /** Plain bytes. */
 const octets: Json = { "application/octet-stream": { schema: {} } };
 
@@ -151,7 +154,18 @@ class DescribedMethod {
   }
 
   post(): Json {
-    const { input } = this.#method;
+    const { input, items } = this.#method;
+    if (!isVoid(items)) {
+      const parameters = isVoid(input)
+        ? []
+        : [{ name: "message", in: "query", content: json(this.#input()) }];
+      const content = enveloped(this.#component("sent", jsonSchemaOf(items, "input")));
+      return {
+        ...this.#common("post", parameters),
+        requestBody: { required: true, content },
+        responses: this.#responses(),
+      };
+    }
     const body = isVoid(input) ? {} : { requestBody: { required: true, content: json(this.#input()) } };
     return { ...this.#common("post"), ...body, responses: this.#responses() };
   }
@@ -201,14 +215,16 @@ class DescribedMethod {
       ? { type: "object" }
       : this.#component(kind === "serverStream" ? "item" : "output", jsonSchemaOf(output, "output"));
     const success =
-      kind === "serverStream"
-        ? {
-            description: "the items as events",
-            content: { "text/event-stream": { schema } },
-          }
-        : this.#entry.answer === undefined
-          ? { description: "the output", content: json(schema) }
-          : { description: "the bytes", content: octets };
+      !isVoid(this.#method.items)
+        ? { description: "the output", content: enveloped(schema) }
+        : kind === "serverStream"
+          ? {
+              description: "the items as events",
+              content: { "text/event-stream": { schema } },
+            }
+          : this.#entry.answer === undefined
+            ? { description: "the output", content: json(schema) }
+            : { description: "the bytes", content: octets };
     const byStatus = new Map<number, [reason: string, declared: ErrorDeclaration][]>();
     for (const [reason, declared] of Object.entries(errors)) {
       const status = statusOfCode[declared.code];

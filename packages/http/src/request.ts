@@ -2,6 +2,7 @@ import { RpcError } from "cinnabar/standard";
 import { Refusal } from "./errors.ts";
 import type { HttpRequest } from "./exchange.ts";
 import { fromBase64 } from "./json/base64.ts";
+import type { JsonForm } from "./json/form.ts";
 import { JsonTextError, parseJson } from "./json/parse.ts";
 import { TooLong } from "./json/schema.ts";
 import { JsonValueError } from "./json/values.ts";
@@ -84,7 +85,7 @@ export function messageOf(query: string, maxBytes: number): Uint8Array {
 }
 
 /**
- * The input of a method. `complete` gets the JSON before it is read.
+ * The input of a method. `complete` gets the JSON before it is read; without a message it gets an empty object.
  *
  * @throws Refusal that says what of the message does not fit.
  */
@@ -94,15 +95,26 @@ export function inputOf(
   maxDepth: number,
   complete?: (json: unknown) => unknown,
 ): unknown {
-  try {
-    // A method without input takes no message, and the empty one that clients with Protobuf send.
-    if (message.byteLength === 0 && input === undefined) return undefined;
+  // A method without input takes no message, and the empty one that clients with Protobuf send.
+  if (message.byteLength === 0 && input === undefined) return undefined;
+  return readBy(() => {
     const isEmpty = message.byteLength === 0 && complete !== undefined;
     const parsed = isEmpty ? {} : parseJson(message, maxDepth);
     const json = complete === undefined ? parsed : complete(parsed);
     if (input !== undefined) return input.read(json);
     if (json === null || (typeof json === "object" && Object.keys(json).length === 0)) return undefined;
     throw new Refusal("invalid_argument", "the method takes no input, so the message must be {}");
+  });
+}
+
+/** One item of a client's stream. @throws Refusal that says what of the message does not fit. */
+export function itemOf(form: JsonForm, message: Uint8Array, maxDepth: number): unknown {
+  return readBy(() => form.read(parseJson(message, maxDepth)));
+}
+
+function readBy(read: () => unknown): unknown {
+  try {
+    return read();
   } catch (error) {
     if (error instanceof JsonTextError)
       throw new Refusal("invalid_argument", `the message is not valid JSON: ${error.message}`);

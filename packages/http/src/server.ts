@@ -12,7 +12,8 @@ import { Origins } from "./origins.ts";
 import { RawCall } from "./raw-call.ts";
 import type { RawForm } from "./raw-form.ts";
 import { assertIdentity, assertType, enveloped, inputOf, messageOf, timeoutOf } from "./request.ts";
-import { endId, envelopes, StreamCall, serverSentEvents } from "./streams.ts";
+import { sentItems } from "./sent-items.ts";
+import { endId, envelopes, OneAnswer, StreamCall, serverSentEvents } from "./streams.ts";
 
 /** The headers of each answer, beside its own: no browser guesses a type. */
 const always = [["x-content-type-options", "nosniff"]] as const;
@@ -88,7 +89,8 @@ export class HttpServer {
       throw new Refusal("unimplemented", `the method takes ${verbs}`, 405, [["allow", verbs]]);
     }
     if (method.raw !== undefined) return this.#raw(method, method.raw, request, isGet);
-    if (method.kind === "serverStream") return this.#stream(method, request, isGet);
+    if (method.kind === "serverStream" || method.items !== undefined)
+      return this.#stream(method, request, isGet);
     const end = this.#requests.begin(this.#clientOf(request));
     try {
       return await this.#call(method, request, isGet);
@@ -161,22 +163,43 @@ export class HttpServer {
   async #stream(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
     if (isGet && request.header("last-event-id") === endId)
       return { status: 204, headers: [], body: undefined };
-    const isEnveloped =
-      !isGet &&
-      assertType(request, ["application/json", "application/connect+json"]) === "application/connect+json";
+    const { items } = method;
+    if (method.kind === "duplexStream" && request.isHttp1)
+      throw new Refusal("unimplemented", "a duplex stream needs HTTP/2", 505);
+    const types = [...(items === undefined ? ["application/json"] : []), "application/connect+json"];
+    const isEnveloped = !isGet && assertType(request, types) === "application/connect+json";
     const form = isEnveloped ? envelopes : serverSentEvents;
     let end = () => {};
     try {
       end = this.#streams.begin(this.#clientOf(request));
-      const { input, options } = await this.#read(method, request, isGet, undefined, isEnveloped);
+      // The body has the items, so the input comes from the query.
+      const { input, options } =
+        items === undefined
+          ? await this.#read(method, request, isGet, undefined, isEnveloped)
+          : await this.#read(method, request, true, (json) => json);
       const open = await method.function();
+      const pieces = items === undefined ? undefined : this.#bodies.endless(request);
+      const sent =
+        items === undefined || pieces === undefined
+          ? undefined
+          : sentItems(pieces, this.#bodies, items, this.#options.limits);
+      const stop = new AbortController();
       const call = new StreamCall(
         form,
-        (metadata) => open(input, { ...options, ...metadata }) as ItemStream<unknown>,
-        end,
+        (metadata) => {
+          const made = open(input, { ...options, ...metadata, signal: stop.signal }, sent);
+          return method.kind === "clientStream"
+            ? new OneAnswer(made as Promise<unknown>, () => stop.abort())
+            : (made as ItemStream<unknown>);
+        },
+        () => {
+          pieces?.end();
+          end();
+        },
       );
       // A runtime may drop the answer of a client that has gone away, and never read nor cancel its body.
-      request.signal.addEventListener("abort", () => call.cancel(), { once: true });
+      if (request.signal.aborted) call.cancel();
+      else request.signal.addEventListener("abort", () => call.cancel(), { once: true });
       return await call.answer();
     } catch (error) {
       end();

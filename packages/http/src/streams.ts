@@ -1,6 +1,6 @@
 import { type ItemStream, type Metadata, RpcError } from "cinnabar/standard";
 import type { EndMessage } from "./connect-codes.ts";
-import { connectError, errorAnswer } from "./errors.ts";
+import { connectError, errorAnswer, Refusal } from "./errors.ts";
 import type { HttpAnswer, ItemsBody } from "./exchange.ts";
 import { headersOf } from "./headers.ts";
 import { jsonOfValue } from "./json/values.ts";
@@ -74,11 +74,38 @@ export const serverSentEvents: StreamForm = {
 /** Proxies give up a connection that is silent for a minute. */
 const beatMs = 15_000;
 
-/** A call of a server stream, while its items become the body of an answer. */
+/** What a call gives: items, or the one answer of a client stream. */
+export type CallItems = Pick<ItemStream<unknown>, "next" | "cancel">;
+
+/** The answer of a client stream, as a stream of one item. */
+export class OneAnswer implements CallItems {
+  readonly #answer: Promise<unknown>;
+  readonly #stop: () => void;
+  #isGiven = false;
+
+  /** `stop` ends the call. */
+  constructor(answer: Promise<unknown>, stop: () => void) {
+    this.#answer = answer;
+    this.#stop = stop;
+  }
+
+  async next(): Promise<IteratorResult<unknown, undefined>> {
+    if (this.#isGiven) return { done: true, value: undefined };
+    const value = (await this.#answer) ?? {};
+    this.#isGiven = true;
+    return { done: false, value };
+  }
+
+  cancel(): void {
+    this.#stop();
+  }
+}
+
+/** A call of a stream, while its items become the body of an answer. */
 export class StreamCall implements ItemsBody {
   readonly #form: StreamForm;
   readonly #onEnd: () => void;
-  readonly #stream: ItemStream<unknown>;
+  readonly #stream: CallItems;
   /** The item that is waited for. */
   #pending: Promise<IteratorResult<unknown, undefined>> | undefined;
   #headers: Metadata | undefined;
@@ -92,7 +119,7 @@ export class StreamCall implements ItemsBody {
     open: (options: {
       onHeaders(headers: Metadata): void;
       onTrailers(trailers: Metadata): void;
-    }) => ItemStream<unknown>,
+    }) => CallItems,
     onEnd: () => void,
   ) {
     this.#form = form;
@@ -145,7 +172,7 @@ export class StreamCall implements ItemsBody {
       return this.#end({});
     } catch (error) {
       const failure = error instanceof RpcError ? error : new RpcError({ code: "internal", message: "" });
-      return this.#end({ error: connectError(failure) });
+      return this.#end({ error: connectError(refusedItem(failure)) });
     }
   }
 
@@ -175,6 +202,13 @@ export class StreamCall implements ItemsBody {
     this.#hasEnded = true;
     this.#onEnd();
   }
+}
+
+/** The error of a call whose client has sent an item that does not fit. The call itself only knows that items failed. */
+function refusedItem(error: RpcError): RpcError {
+  const { cause } = error;
+  if (!(cause instanceof Refusal)) return error;
+  return new RpcError({ code: cause.code, message: cause.message, origin: "remote" });
 }
 
 /** The value of a promise, or undefined if it takes longer. */

@@ -18,7 +18,10 @@ it.each<[Partial<HttpOptions>, string]>([
     'allow names "greeter.v1/gret", which no service has; did you mean "greeter.v1/greet"?',
   ],
   [{ allow: ["others.v1/sum"] }, 'allow names "others.v1/sum", whose memory JSON cannot carry'],
-  [{ allow: ["others.v1/tail"] }, 'allow names "others.v1/tail", a clientStream, which has no form in HTTP'],
+  [
+    { allow: ["others.v1/tail"], safe: ["others.v1/tail"] },
+    'safe names "others.v1/tail", whose body GET cannot send',
+  ],
   [{ safe: ["greeter.v1/ping"] }, 'safe names "greeter.v1/ping", which is not in allow'],
   [{ services: [implementation, implementation] }, 'services has the method "greeter.v1/greet" twice'],
   [{ services: [{} as never] }, "services[0] must be a result of implement(), or { service, peer }"],

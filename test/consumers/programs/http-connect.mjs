@@ -14,7 +14,7 @@ import {
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport as nodeTransport } from "@connectrpc/connect-node";
 import { createConnectTransport as webTransport } from "@connectrpc/connect-web";
-import { bytes, error, implement, serverStream, service, unary } from "cinnabar";
+import { bytes, clientStream, duplexStream, error, implement, serverStream, service, unary } from "cinnabar";
 import { httpHandler, toNodeHandler } from "cinnabar-http";
 import { z } from "zod";
 
@@ -38,8 +38,10 @@ const Work = service("work.v1", {
   read: unary({ input: Item, output: Item }),
   wait: unary({ input: Item, output: Item }),
   list: serverStream({ input: Item, output: Item, errors: { Tired: z.object({ at: z.int() }) } }),
+  gather: clientStream({ items: Item, output: Item }),
+  chat: duplexStream({ items: Item, output: Item }),
 });
-const waits = { begun: () => {}, stopped: 0 };
+const waits = { begun: () => {}, stopped: 0, chats: [] };
 const work = implement(Work, {
   echo(item, call) {
     if (item.text === "taken") return call.fail("Taken", { by: "Ada", list: [1, null] });
@@ -64,6 +66,18 @@ const work = implement(Work, {
       yield { text: `item ${n}`, count: n };
     }
   },
+  async gather(items) {
+    const texts = [];
+    for await (const { text } of items) texts.push(text);
+    return { text: texts.join("+") };
+  },
+  async *chat(items) {
+    try {
+      for await (const { text } of items) yield { text: `re: ${text}` };
+    } catch (thrown) {
+      waits.chats.push(thrown.code);
+    }
+  },
 });
 
 /** The same contract as a file of Protobuf. */
@@ -85,6 +99,8 @@ const file = create(FileDescriptorProtoSchema, {
         method("read", { options: { idempotencyLevel: Level.NO_SIDE_EFFECTS } }),
         method("wait"),
         method("list", { serverStreaming: true }),
+        method("gather", { clientStreaming: true }),
+        method("chat", { clientStreaming: true, serverStreaming: true }),
         method("none"),
       ],
     },
@@ -95,7 +111,7 @@ const Service = registry.getService("work.v1");
 
 const handler = httpHandler({
   services: [work],
-  allow: ["work.v1/echo", "work.v1/read", "work.v1/wait", "work.v1/list"],
+  allow: ["echo", "read", "wait", "list", "gather", "chat"].map((name) => `work.v1/${name}`),
   safe: ["work.v1/read"],
   requestHeaders: ["x-in"],
 });
@@ -174,6 +190,45 @@ for (const [name, transport] of Object.entries(transports)) {
     }
     log("list", items.join(", "), "|", ends.join(", "));
   }
+  const two = async function* () {
+    yield { text: "a" };
+    yield { text: "b" };
+  };
+  log("gather", await client.gather(two()).then(({ text }) => text, said));
+  // Each item waits for the answer to the last.
+  let answered = () => {};
+  const turns = async function* () {
+    for (const text of ["a", "b"]) {
+      const next = new Promise((resolve) => {
+        answered = resolve;
+      });
+      yield { text };
+      await next;
+    }
+  };
+  const answers = [];
+  try {
+    for await (const { text } of client.chat(turns())) {
+      answers.push(text);
+      answered();
+    }
+  } catch (thrown) {
+    answers.push(said(thrown));
+  }
+  log("chat", answers.join(", "));
+  if (!name.endsWith("HTTP/2")) continue;
+  const leaving = new AbortController();
+  const never = async function* () {
+    yield { text: "a" };
+    await new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
+  };
+  try {
+    for await (const _ of client.chat(never(), { signal: leaving.signal })) leaving.abort();
+  } catch (thrown) {
+    log("leave", Code[thrown.code]);
+  }
+  while (waits.chats.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  log("left", waits.chats.join(", "));
 }
 for (const session of sessions) session.destroy();
 one.close();

@@ -1,10 +1,15 @@
 import type { ItemStream } from "cinnabar/contract/standard";
 import type { EndMessage } from "../connect-codes.ts";
+import { EnvelopeReader } from "../envelopes.ts";
 import type { Attempt } from "./attempt.ts";
 import { type CallErrors, rpcError } from "./call-errors.ts";
 
 /** The longest message that is taken. A longer one is no message of ours, but a page or a wrong length. */
 const maxMessageBytes = 2 ** 26;
+
+function assertShort(length: number): void {
+  if (length > maxMessageBytes) throw new RangeError(`the message has ${length} bytes`);
+}
 
 const done = { done: true, value: undefined } as const;
 
@@ -30,7 +35,7 @@ export class HttpItemStream implements ItemStream<unknown> {
     this.#errors = errors;
     this.#read = read;
     this.#onTrailers = onTrailers;
-    this.#opened = open().then(({ body }) => new EnvelopeReader(body));
+    this.#opened = open().then(({ body }) => new EnvelopeReader(body?.getReader()));
     // Only the iteration throws.
     this.#opened.catch(() => {});
   }
@@ -44,11 +49,11 @@ export class HttpItemStream implements ItemStream<unknown> {
   async #next(): Promise<IteratorResult<unknown, undefined>> {
     if (this.#hasEnded) return done;
     try {
-      const message = await (await this.#opened).next();
+      const message = await (await this.#opened).next(assertShort);
       if (message === undefined)
         throw rpcError("unavailable", "the stream was cut off before its end", this.#errors.path);
-      const json: unknown = JSON.parse(message.text);
-      if (!message.isEnd) return { done: false, value: await this.#read(json) };
+      const json: unknown = JSON.parse(new TextDecoder().decode(message.bytes));
+      if ((message.flags & 2) === 0) return { done: false, value: await this.#read(json) };
       const { error, metadata } = json as EndMessage;
       this.#onTrailers?.(trailersOf(metadata ?? {}));
       if (error !== undefined) throw await this.#errors.ofJson(error, "unknown", "the stream failed");
@@ -99,47 +104,4 @@ function trailersOf(metadata: Readonly<Record<string, readonly string[]>>): Head
   for (const [name, values] of Object.entries(metadata))
     for (const value of values) trailers.append(name, value);
   return trailers;
-}
-
-/** Takes messages out of the chunks of a body. */
-class EnvelopeReader {
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  #chunks: Uint8Array[] = [];
-  #length = 0;
-
-  constructor(body: ReadableStream<Uint8Array> | null) {
-    this.#reader = body?.getReader();
-  }
-
-  /** The next message; undefined where the body ends. @throws RangeError for a message that is too long. */
-  async next(): Promise<{ readonly isEnd: boolean; readonly text: string } | undefined> {
-    const head = await this.#take(5);
-    if (head === undefined) return undefined;
-    const length = new DataView(head.buffer, head.byteOffset).getUint32(1);
-    if (length > maxMessageBytes) throw new RangeError(`the message has ${length} bytes`);
-    const message = await this.#take(length);
-    if (message === undefined) return undefined;
-    return { isEnd: ((head[0] ?? 0) & 2) !== 0, text: new TextDecoder().decode(message) };
-  }
-
-  async #take(count: number): Promise<Uint8Array | undefined> {
-    while (this.#length < count) {
-      const { done: hasEnded, value } = (await this.#reader?.read()) ?? { done: true, value: undefined };
-      if (hasEnded || value === undefined) return undefined;
-      this.#chunks.push(value);
-      this.#length += value.byteLength;
-    }
-    let whole = this.#chunks.length === 1 ? this.#chunks[0] : undefined;
-    if (whole === undefined) {
-      whole = new Uint8Array(this.#length);
-      let at = 0;
-      for (const chunk of this.#chunks) {
-        whole.set(chunk, at);
-        at += chunk.byteLength;
-      }
-    }
-    this.#chunks = [whole.subarray(count)];
-    this.#length -= count;
-    return whole.subarray(0, count);
-  }
 }
