@@ -214,17 +214,16 @@ class DescribedMethod {
     const schema = hasNone
       ? { type: "object" }
       : this.#component(kind === "serverStream" ? "item" : "output", jsonSchemaOf(output, "output"));
-    const success =
-      !isVoid(this.#method.items)
-        ? { description: "the output", content: enveloped(schema) }
-        : kind === "serverStream"
-          ? {
-              description: "the items as events",
-              content: { "text/event-stream": { schema } },
-            }
-          : this.#entry.answer === undefined
-            ? { description: "the output", content: json(schema) }
-            : { description: "the bytes", content: octets };
+    const success = !isVoid(this.#method.items)
+      ? { description: "the output", content: enveloped(schema) }
+      : kind === "serverStream"
+        ? {
+            description: "the items as events",
+            content: { "text/event-stream": { schema } },
+          }
+        : this.#entry.answer === undefined
+          ? { description: "the output", content: json(schema) }
+          : { description: "the bytes", content: octets };
     const byStatus = new Map<number, [reason: string, declared: ErrorDeclaration][]>();
     for (const [reason, declared] of Object.entries(errors)) {
       const status = statusOfCode[declared.code];
