@@ -5,6 +5,7 @@ import { isWildcard } from "../fabric/host.ts";
 import { hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 import { fastestFirst } from "../fabric/preference.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { OwnerLink } from "../transfer/handles/borrowing.ts";
 
@@ -13,12 +14,6 @@ import type { OwnerLink } from "../transfer/handles/borrowing.ts";
  * answer.
  */
 const leastTryMs = 1;
-
-/** The used part of a session that was opened for another purpose. */
-interface OpenSession extends PeerLink {
-  readonly state: string;
-  readonly remote: { readonly incarnation: bigint } | undefined;
-}
 
 /** The used part of a connection that was made for a borrow. */
 interface OwnerConnection {
@@ -38,11 +33,11 @@ interface Owner {
 
 /** The connections to the owners of borrowed regions. */
 export class BorrowConnections {
-  readonly #sessions: Iterable<OpenSession>;
+  readonly #sessions: Iterable<Exchange>;
   readonly #connect: Connect;
   readonly #owners = new Map<bigint, Owner>();
 
-  constructor(sessions: Iterable<OpenSession>, connect: Connect) {
+  constructor(sessions: Iterable<Exchange>, connect: Connect) {
     this.#sessions = sessions;
     this.#connect = connect;
   }

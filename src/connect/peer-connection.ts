@@ -12,10 +12,10 @@ import { isSealed, staysOnHost } from "../security/security-options.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { CallEndListener, OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
-import type { SessionObserver } from "../session/connection/context.ts";
-import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
+import type { PeerObserver } from "../session/liveness/watched-session.ts";
+import { drainingError } from "../session/opening/end-reasons.ts";
 import { isNewer, type ToldHealth } from "../wire/handshake.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
@@ -43,7 +43,7 @@ export interface ConnectionOptions {
  * The connection to one engine: it owns the session, opens the next when that is lost, and knows the state of the peer.
  * It does not know other backends.
  */
-export class PeerConnection implements SessionSource, SessionObserver {
+export class PeerConnection implements SessionSource, PeerObserver {
   /** The URLs of the engine, the best first. */
   readonly urls: readonly string[];
   /** The URL of the present connection, or of the last one. Before the first connection: the first of `urls`. */

@@ -1,6 +1,6 @@
 import { SessionClients } from "../client/session-peer.ts";
 import { Exchange } from "../session/calls/exchange.ts";
-import type { SessionPartFactory } from "../session/connection/session-part.ts";
+import type { SessionTerms } from "../session/connection/session.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
 import type { Borrowing } from "../transfer/handles/borrowing.ts";
@@ -16,7 +16,7 @@ import { builtin, firstBuiltin } from "../wire/builtin.ts";
  * The kinds of traffic on a session; each part takes some kinds of frames. Traffic beside calls is a folder of its own
  * and a line here (docs/design/sessions.md).
  */
-export const sessionParts: readonly SessionPartFactory[] = [
+export const sessionParts: SessionTerms["parts"] = [
   (session) => new Exchange(session),
   (session) => new Streams(session),
   (session) => new SessionClients(session),

@@ -5,7 +5,7 @@ import { MessageSealer } from "./message-sealer.ts";
 import { PieceOpener, PieceSealer } from "./sealed-pieces.ts";
 import { keyBytes, type SuiteName } from "./suites.ts";
 
-export type SessionRole = "connector" | "acceptor";
+export type HandshakeRole = "connector" | "acceptor";
 
 /** The ciphers of a port's guard, which sends while the thread computes. */
 export interface GuardCiphers {
@@ -23,7 +23,7 @@ export class SessionCiphers {
   readonly pieceOpener: PieceOpener;
   readonly guard: GuardCiphers;
 
-  private constructor(chain: (by: SessionRole, purpose: string) => KeyChain, role: SessionRole) {
+  private constructor(chain: (by: HandshakeRole, purpose: string) => KeyChain, role: HandshakeRole) {
     const peer = role === "connector" ? "acceptor" : "connector";
     this.sealer = new MessageSealer(chain(role, ""));
     this.opener = new MessageOpener(chain(peer, ""));
@@ -38,7 +38,7 @@ export class SessionCiphers {
    * The ciphers of the side in `role`. The secret, of 32 bytes, is filled with zeros.
    * @throws RpcError `unavailable` where nothing can be sealed on this machine.
    */
-  static from(secret: Uint8Array, role: SessionRole, suite: SuiteName): SessionCiphers {
+  static from(secret: Uint8Array, role: HandshakeRole, suite: SuiteName): SessionCiphers {
     if (secret.byteLength !== keyBytes)
       throw new RangeError(`the secret of a session has ${keyBytes} bytes, not ${secret.byteLength}`);
     try {
@@ -60,6 +60,6 @@ export class SessionCiphers {
 }
 
 /** `by`: the side that seals with the keys. */
-function labelOf(by: SessionRole, purpose: string): string {
+function labelOf(by: HandshakeRole, purpose: string): string {
   return `cinnabar 1 ${by}${purpose}`;
 }

@@ -23,7 +23,6 @@ import type { SessionContext } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
 import type { Teardown } from "../liveness/teardown.ts";
-import type { SessionState } from "../liveness/watched-session.ts";
 import { executedFrames } from "./executed-calls.ts";
 import { explainDenial } from "./explain-denial.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
@@ -106,7 +105,7 @@ export class Exchange implements SessionPart, PeerLink {
 
   // ---- the peer, for handlers and transfers -----------------------------------------------------------------------
 
-  get state(): SessionState {
+  get state(): SessionContext["state"] {
     return this.session.state;
   }
 

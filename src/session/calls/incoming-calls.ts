@@ -26,10 +26,10 @@ import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } f
 import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { OfferBody, Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
-import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
+import { drainingError } from "../opening/end-reasons.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import {
   answerError,

@@ -13,14 +13,12 @@ import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } f
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { OfferBody, Outbox } from "../channel/outbox.ts";
 import type { SessionContext } from "../connection/context.ts";
-import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
 import type { MethodNumbers } from "../connection/method-numbers.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
-import type { SessionState } from "../liveness/watched-session.ts";
-import { sessionEnded } from "../opening/end-reasons.ts";
+import { drainingError, sessionEnded } from "../opening/end-reasons.ts";
 import { answerTooLarge, broken, exhausted, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
 import { GrantingCodec } from "./request-regions.ts";
@@ -111,7 +109,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.context.peerName;
   }
 
-  get state(): SessionState {
+  get state(): SessionContext["state"] {
     return this.context.state;
   }
 

@@ -14,8 +14,7 @@ import {
   messageOf,
   peerGreeting,
 } from "../connection/fake-services.test-support.ts";
-import { Session } from "../connection/session.ts";
-import type { SessionPartFactory } from "../connection/session-part.ts";
+import { Session, type SessionTerms } from "../connection/session.ts";
 import { Exchange } from "./exchange.ts";
 
 export const id = (generation: number, slot: number): number => ((generation << 20) | slot) >>> 0;
@@ -28,7 +27,7 @@ export const gone = new RpcError({ code: "unavailable", message: "closed by us",
 export function setUp(
   limits: Partial<EngineLimits> = {},
   window: Partial<WindowLimits> = {},
-  parts: readonly SessionPartFactory[] = sessionParts,
+  parts: SessionTerms["parts"] = sessionParts,
 ) {
   const host = new FakeServices(limits);
   const method = new FakeMethod();
@@ -64,7 +63,7 @@ export function open(
   limits?: Partial<EngineLimits>,
   change: Partial<typeof peerGreeting> = {},
   window?: Partial<WindowLimits>,
-  parts?: readonly SessionPartFactory[],
+  parts?: SessionTerms["parts"],
 ) {
   const all = setUp(limits, window, parts);
   all.session.accept({ ...peerGreeting, ...change });

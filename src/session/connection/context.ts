@@ -1,4 +1,3 @@
-import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Port } from "../../fabric/port.ts";
@@ -8,40 +7,16 @@ import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import type { Greeting, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Outbox } from "../channel/outbox.ts";
-import type { SuspicionListener, WatchedSession } from "../liveness/watched-session.ts";
+import type { PingState } from "../liveness/ping-state.ts";
+import type { WatchedSession } from "../liveness/watched-session.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { MethodNumbers } from "./method-numbers.ts";
 import type { RendezvousOffers } from "./rendezvous.ts";
 
-/** The identity of a session. Messages to it carry `index` and `nonce`. */
-export interface SessionIdentity {
-  readonly address: number;
-  readonly index: number;
-  readonly nonce: Nonce;
-  /** The peer's URL, or its known part. */
-  readonly peerName: string;
-  /** The memory that the peer makes this engine hold. Default: an account of the session alone. */
-  readonly account?: PeerAccount;
-  /** The services of this side for the peer. Default: the services for connected peers. */
-  readonly served?: OfferedServices | undefined;
-  /** The peer has connected and must still prove its identity: it counts as no session. Default false. */
-  readonly isStranger?: boolean;
-}
-
-/** The observer of a session's events: the peer that opened it. */
-export interface SessionObserver extends SuspicionListener {
-  /** It takes no new calls from now on. */
-  onDraining(): void;
-  /** It reports services that were added since the session opened. */
-  onServices(): void;
-  /** It reports which of its services do not serve. */
-  onHealth(health: ToldHealth): void;
-  onEnded(reason: RpcError): void;
-}
-
 /** A session for its parts. */
 export interface SessionContext extends WatchedSession {
+  readonly remoteState: PingState;
   readonly services: EngineServices;
   readonly port: Port;
   readonly address: number;
@@ -57,7 +32,6 @@ export interface SessionContext extends WatchedSession {
    * the session's messages, and does not reveal them.
    */
   readonly name: string;
-  readonly observer: SessionObserver | undefined;
   /** The peer's greeting. Undefined while the session opens. */
   readonly remote: Greeting | undefined;
   /**

@@ -12,7 +12,6 @@ import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { LinkServices } from "../../transfer/control/peer-link.ts";
 import type { ServiceTable, ToldHealth } from "../../wire/handshake.ts";
 import type { Teardown } from "../liveness/teardown.ts";
-import type { DrainGate } from "./drain-gate.ts";
 
 /** The services that one side of a session serves to the other. The list only grows. */
 export interface OfferedServices {
@@ -20,6 +19,17 @@ export interface OfferedServices {
   readonly services: ServiceTable;
   /** Served methods by the number that `services` gives them. */
   readonly methods: readonly ServedMethod[];
+}
+
+/**
+ * The new work that an engine accepts. Both are true until the engine drains; then they become false one after the
+ * other.
+ */
+export interface DrainGate {
+  /** Requests of peers. */
+  requests: boolean;
+  /** The engine's own calls and connects. */
+  calls: boolean;
 }
 
 /** The services that all sessions of an engine share. They know no session. */

@@ -20,14 +20,14 @@ import { encode } from "../../wire/encode-value.ts";
 import { frameHeaderBytes, writeHead } from "../../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
+import type { Heartbeat } from "../liveness/heartbeat.ts";
 import type { Teardown } from "../liveness/teardown.ts";
-import type { SessionWatch, WatchedSession } from "../liveness/watched-session.ts";
+import type { WatchedSession } from "../liveness/watched-session.ts";
 import type { EngineServices } from "./engine-services.ts";
 import type { Session, SessionTerms } from "./session.ts";
-import type { SessionPartFactory } from "./session-part.ts";
 
 /** An engine for its sessions. It keeps every event for the test. */
-export class FakeServices implements EngineServices, SessionWatch {
+export class FakeServices implements EngineServices {
   readonly clock = new FakeClock();
   readonly realClock = this.clock;
   readonly clientMiddleware = [];
@@ -65,10 +65,10 @@ export class FakeServices implements EngineServices, SessionWatch {
   }
 
   /** The terms of sessions with these parts. */
-  terms(parts: readonly SessionPartFactory[] = []): SessionTerms {
+  terms(parts: SessionTerms["parts"] = []): SessionTerms {
     return {
       services: this,
-      watch: this,
+      watch: this as unknown as Heartbeat,
       parts,
       onSessionEnded: (session, reason) => void this.ended.push({ session, reason }),
     };

@@ -20,8 +20,8 @@ import {
 } from "../../wire/handshake.ts";
 import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../../wire/hello.ts";
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
+import type { Heartbeat } from "../liveness/heartbeat.ts";
 import { Teardown } from "../liveness/teardown.ts";
-import type { SessionWatch } from "../liveness/watched-session.ts";
 import { answerCameBack, goodbyeBody, helloRepeated, sessionOver, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
@@ -93,7 +93,7 @@ interface Departed {
 /** Answers hellos: by a session, by a handshake, by a refusal, or later, once the dead peers are known. */
 export class Hellos {
   readonly #sessions: Sessions;
-  readonly #watch: SessionWatch;
+  readonly #watch: Heartbeat;
   /** Sessions by the nonce of the hello that they answer. Another hello may name that nonce. */
   readonly #accepted = new Map<bigint, Session>();
   /** Hellos that came when there was no room. They wait until the dead peers are known. */
@@ -107,7 +107,7 @@ export class Hellos {
   /** Functions that give back the places of strangers. */
   readonly #leave = new Map<Session, () => void>();
 
-  constructor(sessions: Sessions, watch: SessionWatch) {
+  constructor(sessions: Sessions, watch: Heartbeat) {
     this.#sessions = sessions;
     this.#watch = watch;
     const { realClock, liveness, security: options, tls: endpoint } = sessions.services;

@@ -2,7 +2,6 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { frameKinds } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import type { Teardown } from "../liveness/teardown.ts";
-import type { SessionContext } from "./context.ts";
 
 /**
  * Takes the frame of one kind whose header lies at `at` of the port's slab; its body follows. Handlers read the
@@ -32,9 +31,6 @@ export interface SessionPart {
    */
   end(reason: RpcError, teardown: Teardown): void;
 }
-
-/** Makes a part for a new session. */
-export type SessionPartFactory = (session: SessionContext) => SessionPart;
 
 /**
  * The handlers of several parts in one table, by kind. `unknown` takes the remaining kinds. Throws when two parts take

@@ -11,7 +11,7 @@ import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "../../wire/message.ts";
 import { MessageTurns } from "../channel/inbox.ts";
-import type { SessionWatch } from "../liveness/watched-session.ts";
+import type { Heartbeat } from "../liveness/heartbeat.ts";
 import { disconnected } from "../opening/end-reasons.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
@@ -55,7 +55,7 @@ export interface ConnectRequest {
  */
 export class SessionTable implements PortSink, Iterable<Session> {
   readonly #services: EngineServices;
-  readonly #watch: SessionWatch;
+  readonly #watch: Heartbeat;
   readonly #sessions: Sessions;
   readonly #turns: MessageTurns;
   readonly #hellos: Hellos;

@@ -23,26 +23,27 @@ import { type Greeting, isNewer, type ReturnPath, type ToldHealth } from "../../
 import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
 import { Inbox } from "../channel/inbox.ts";
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
+import type { Heartbeat } from "../liveness/heartbeat.ts";
 import { keepalive } from "../liveness/keepalive.ts";
 import { PingState } from "../liveness/ping-state.ts";
 import { Teardown } from "../liveness/teardown.ts";
-import type { EndOptions, SessionState, SessionWatch } from "../liveness/watched-session.ts";
+import type { EndOptions, PeerObserver, WatchedSession } from "../liveness/watched-session.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
-import type { SessionIdentity, SessionObserver } from "./context.ts";
+import type { SessionContext } from "./context.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
-import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
+import { type FrameHandler, frameTable, type SessionPart } from "./session-part.ts";
 
 /** The terms of a session. All sessions of an engine share them. */
 export interface SessionTerms {
   readonly services: EngineServices;
-  readonly watch: SessionWatch;
+  readonly watch: Heartbeat;
   /** The kinds of traffic, in the order in which they receive events. */
-  readonly parts: readonly SessionPartFactory[];
+  readonly parts: readonly ((session: SessionContext) => SessionPart)[];
   /** Both sides have greeted each other, and the peer has sent its service table. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
@@ -75,7 +76,7 @@ export class Session implements OpeningSession, OutboxListener {
   readonly bodies: IncomingBodies;
   readonly offers: RendezvousOffers;
   readonly sealing = new BulkSealing();
-  state: SessionState = "opening";
+  state: WatchedSession["state"] = "opening";
   receiving = false;
   readMs = -1;
   transferRefused = false;
@@ -88,7 +89,7 @@ export class Session implements OpeningSession, OutboxListener {
   /** The certificates that the peer has proven its identity with. */
   chain: CertificateChain = [];
   ciphers: SessionCiphers | undefined;
-  observer: SessionObserver | undefined;
+  observer: PeerObserver | undefined;
   bodyLimit: number;
   readonly counters: Counters;
   heardMs: number;
@@ -96,7 +97,7 @@ export class Session implements OpeningSession, OutboxListener {
   wasHeard = false;
   isWatched = false;
   readonly #terms: SessionTerms;
-  readonly #watch: SessionWatch;
+  readonly #watch: Heartbeat;
   readonly #opening = new Opening(this);
   readonly #teardown: Teardown;
   #name = "";
@@ -107,7 +108,28 @@ export class Session implements OpeningSession, OutboxListener {
   constructor(
     terms: SessionTerms,
     port: Port,
-    { address, index, nonce, peerName, account, served, isStranger = false }: SessionIdentity,
+    {
+      address,
+      index,
+      nonce,
+      peerName,
+      account,
+      served,
+      isStranger = false,
+    }: {
+      readonly address: number;
+      /** Messages to the session carry both numbers. */
+      readonly index: number;
+      readonly nonce: Nonce;
+      /** The peer's URL, or its known part. */
+      readonly peerName: string;
+      /** The memory that the peer makes this engine hold. Default: an account of the session alone. */
+      readonly account?: PeerAccount;
+      /** The services of this side for the peer. Default: the services for connected peers. */
+      readonly served?: OfferedServices | undefined;
+      /** The peer has connected and must still prove its identity: it counts as no session. Default false. */
+      readonly isStranger?: boolean;
+    },
     window: WindowLimits,
   ) {
     const { services, watch, parts } = terms;

@@ -5,8 +5,8 @@ import type { Port } from "../../fabric/port.ts";
 import { identityByFabric } from "../../security/identity.ts";
 import { isSealed } from "../../security/security-options.ts";
 import { Nonce } from "../../wire/message.ts";
-import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
+import { PeerProofs } from "./peer-proofs.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
 /** Above this share of `maxSessions`, peers with nothing open are asked once in so many bounds of the heartbeat. */

@@ -3,8 +3,8 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { type PingingSession, PingState } from "./ping-state.ts";
-import type { EndOptions } from "./watched-session.ts";
+import { PingState } from "./ping-state.ts";
+import type { EndOptions, WatchedSession } from "./watched-session.ts";
 
 const boundMs = 1000;
 const quarterMs = boundMs / 4;
@@ -15,7 +15,7 @@ class Watched {
   isSending = false;
   isWatched = false;
   readonly outbox = { framesLeft: 0 };
-  readonly remoteState = new PingState(this as unknown as PingingSession);
+  readonly remoteState = new PingState(this as unknown as WatchedSession);
   heardMs = 0;
   pings = 0;
   stalledMs = 0;

@@ -9,7 +9,7 @@ import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import { stalled } from "../opening/end-reasons.ts";
 import { FailureDetector } from "./failure-detector.ts";
-import type { SessionWatch, WatchedSession } from "./watched-session.ts";
+import type { WatchedSession } from "./watched-session.ts";
 
 /**
  * The bound of a welcomed peer that has sent no message yet, as a multiple of the usual bound. The peer may be
@@ -50,7 +50,7 @@ interface OpenPing {
  * loop was blocked or the process stopped. So a pause of this process does not count as the death of a peer. That holds
  * even when the peer stood still as long (a machine that slept): a peer without an answer is asked once more.
  */
-export class Heartbeat implements SessionWatch {
+export class Heartbeat {
   readonly #clock: Clock;
   readonly #boundMs: number;
   readonly #intervalMs: number;
@@ -69,7 +69,7 @@ export class Heartbeat implements SessionWatch {
   #doubtMs = Number.POSITIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #lastTickMs = 0;
-  /** The heartbeat's time: it advances only from tick to tick. */
+  /** The heartbeat's time, for messages that arrive now. It advances only from tick to tick. */
   nowMs = 0;
 
   constructor(clock: Clock, boundMs: number, poll: () => void) {
@@ -91,7 +91,10 @@ export class Heartbeat implements SessionWatch {
     this.#arm();
   }
 
-  /** Watches a session without open work until its next message. */
+  /**
+   * Asks an idle peer for a sign of life, and watches its session until its next message. Without one within the bound
+   * the session ends.
+   */
   probe(session: WatchedSession): void {
     if (this.#isAwaited(session)) return;
     // A message may have come since the last tick.
@@ -108,6 +111,7 @@ export class Heartbeat implements SessionWatch {
     this.#await(session, true);
   }
 
+  /** Whether the peer was asked by `probe`, and no message has come since. */
   isAsked(session: WatchedSession): boolean {
     return this.#isAwaited(session) && this.#awaited.get(session)?.isNewcomer === false;
   }

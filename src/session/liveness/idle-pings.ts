@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/time/clock.ts";
-import type { SessionWatch, WatchedSession } from "./watched-session.ts";
+import type { Heartbeat } from "./heartbeat.ts";
+import type { WatchedSession } from "./watched-session.ts";
 
 /**
  * Pings idle peers, for networks that drop idle connections (`keepaliveMs`). A peer that does not answer is lost, as
@@ -12,14 +13,14 @@ import type { SessionWatch, WatchedSession } from "./watched-session.ts";
 export class IdlePings {
   readonly #clock: Clock;
   readonly #tickMs: number;
-  readonly #watch: Pick<SessionWatch, "probe">;
+  readonly #watch: Pick<Heartbeat, "probe">;
   readonly #sessions: Iterable<WatchedSession>;
   #cancelTimer: (() => void) | undefined;
 
   constructor(
     clock: Clock,
     everyMs: number,
-    watch: Pick<SessionWatch, "probe">,
+    watch: Pick<Heartbeat, "probe">,
     sessions: Iterable<WatchedSession>,
   ) {
     this.#clock = clock;

@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { senderState } from "../../wire/frame.ts";
-import { type PingingSession, PingState } from "./ping-state.ts";
+import { PingState } from "./ping-state.ts";
+import type { WatchedSession } from "./watched-session.ts";
 
 function setUp() {
   const outbox = { framesLeft: 0, bare: () => {}, latest: () => {} };
   const services = { gate: { requests: true }, progress: { wake() {} } };
-  const state = new PingState({ outbox, services } as unknown as PingingSession);
+  const state = new PingState({ outbox, services } as unknown as WatchedSession);
   return { state, outbox };
 }
 

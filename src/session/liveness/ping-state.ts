@@ -1,5 +1,5 @@
 import { frameKind, senderState } from "../../wire/frame.ts";
-import type { Outbox } from "../channel/outbox.ts";
+import type { WatchedSession } from "./watched-session.ts";
 
 /** The first word of pings that ask for confirmation. Lower words belong to others (`SessionPart.onEcho`). */
 const leastConfirmationWord = 0x8000_0000;
@@ -12,20 +12,6 @@ const words = 0x7fff_ffff;
  * pings about the session are lower, down to `leastConfirmationWord`.
  */
 export const drainWord = 0xffff_ffff;
-
-/** The session of pings. */
-export interface PingingSession {
-  readonly port: { readonly slabView: DataView };
-  readonly outbox: Pick<Outbox, "framesLeft" | "bare" | "latest">;
-  readonly services: {
-    readonly gate: { readonly requests: boolean };
-    readonly progress: { wake(): void };
-  };
-  /** The peer takes no new calls from now on. */
-  onDraining(): void;
-  /** The peer has answered a ping with this word. 0 for pings about the session itself. */
-  onPong(word: number): void;
-}
 
 /**
  * A peer's state from pings and pongs. Each of them shows whether its sender takes calls. A pong has the word of its
@@ -44,7 +30,7 @@ export class PingState {
   busy = false;
   /** A ping of the present message needs an answer. */
   isAsked = false;
-  readonly #session: PingingSession;
+  readonly #session: WatchedSession;
   #word = 0;
   /** The number of pings and pongs among the frames that have left or wait to leave. */
   #states = 0;
@@ -54,7 +40,7 @@ export class PingState {
   #confirmed = 0;
   #seen = 0;
 
-  constructor(session: PingingSession) {
+  constructor(session: WatchedSession) {
     this.#session = session;
   }
 

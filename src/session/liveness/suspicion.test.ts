@@ -1,17 +1,17 @@
 import { describe, expect, it, vi } from "vitest";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
 import { senderState } from "../../wire/frame.ts";
-import type { SessionObserver } from "../connection/context.ts";
 import type { Session } from "../connection/session.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { type PingingSession, PingState } from "./ping-state.ts";
+import { PingState } from "./ping-state.ts";
+import type { PeerObserver, WatchedSession } from "./watched-session.ts";
 
 const boundMs = 1000;
 
 function setUp() {
   const clock = new FakeClock();
   const events: string[] = [];
-  const observer: SessionObserver = {
+  const observer: PeerObserver = {
     onSuspect: (phi, silentMs) => events.push(`suspect ${phi >= 8} ${silentMs < boundMs}`),
     onTrusted: () => events.push("trusted"),
     onDraining: () => events.push("draining"),
@@ -28,7 +28,7 @@ function setUp() {
     isSending: false,
     isWatched: false,
     heardMs: 0,
-    remoteState: new PingState({ outbox: { framesLeft: 0 } } as PingingSession),
+    remoteState: new PingState({ outbox: { framesLeft: 0 } } as WatchedSession),
     peerName: "the peer",
     observer,
     ping() {

@@ -1,12 +1,6 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import type { PingState } from "./ping-state.ts";
-
-/**
- *   opening   from the first byte on, until both sides have greeted each other (docs/design/sessions.md has its steps)
- *   open      frames flow, both ways
- *   ended     no more frames are taken or sent
- */
-export type SessionState = "opening" | "open" | "ended";
+import type { ToldHealth } from "../../wire/handshake.ts";
+import type { Outbox } from "../channel/outbox.ts";
 
 /** The way in which a session ends. */
 export interface EndOptions {
@@ -19,22 +13,44 @@ export interface EndOptions {
   readonly certain?: boolean | undefined;
 }
 
-/** Is notified how a peer answers. */
-export interface SuspicionListener {
+/** The observer of a session's events: the peer that opened it. */
+export interface PeerObserver {
   /** The peer's answer takes longer than usual. `phi` measures how unusual that is. */
   onSuspect(phi: number, silentMs: number): void;
   /** A message of a suspected peer has come. */
   onTrusted(): void;
+  /** It takes no new calls from now on. */
+  onDraining(): void;
+  /** It reports services that were added since the session opened. */
+  onServices(): void;
+  /** It reports which of its services do not serve. */
+  onHealth(health: ToldHealth): void;
+  onEnded(reason: RpcError): void;
 }
 
-/** A session for the heartbeat. */
+/** A session for the heartbeat and its pings. */
 export interface WatchedSession {
   /** The peer's URL, or its known part. */
   readonly peerName: string;
-  readonly state: SessionState;
-  /** The peer's state from pings and pongs, and whether it has received the messages of this side. */
-  readonly remoteState: PingState;
-  readonly observer: SuspicionListener | undefined;
+  /**
+   *   opening   from the first byte on, until both sides have greeted each other (docs/design/sessions.md has its steps)
+   *   open      frames flow, both ways
+   *   ended     no more frames are taken or sent
+   */
+  readonly state: "opening" | "open" | "ended";
+  /** The peer's state from pings and pongs, and whether it has received the messages of this side (`PingState`). */
+  readonly remoteState: {
+    readonly busy: boolean;
+    readonly drains: boolean;
+    isUnconfirmed(): boolean;
+  };
+  readonly port: { readonly slabView: DataView };
+  readonly outbox: Pick<Outbox, "framesLeft" | "bare" | "latest">;
+  readonly services: {
+    readonly gate: { readonly requests: boolean };
+    readonly progress: { wake(): void };
+  };
+  readonly observer: PeerObserver | undefined;
   /** The time of the last message, on the heartbeat's clock. */
   heardMs: number;
   /** Grows when bytes of the peer come that are not a whole message yet (`Port.heard`). */
@@ -62,21 +78,9 @@ export interface WatchedSession {
    * all earlier frames.
    */
   ping(word?: number): void;
+  /** The peer takes no new calls from now on. */
+  onDraining(): void;
+  /** The peer has answered a ping with this word. 0 for pings about the session itself. */
+  onPong(word: number): void;
   end(reason: RpcError, how?: EndOptions): void;
-}
-
-/** Watches whether the peers of sessions are alive: the heartbeat. */
-export interface SessionWatch {
-  /** The heartbeat's time for messages that arrive now. */
-  readonly nowMs: number;
-  /** The session has open work from now on. */
-  watch(session: WatchedSession): void;
-  /** Asks an idle peer for a sign of life. Without an answer within the heartbeat's bound, ends the session. */
-  probe(session: WatchedSession): void;
-  /** The session was welcomed: ends it if its peer never sends a message. */
-  expect(session: WatchedSession): void;
-  /** Whether the peer was asked by `probe`, and no message has come since. */
-  isAsked(session: WatchedSession): boolean;
-  /** The answer to a ping has come. */
-  ponged(session: WatchedSession): void;
 }

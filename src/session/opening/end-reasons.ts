@@ -137,6 +137,16 @@ export function sessionEnded(peerName: string, cause?: RpcError): RpcError {
   return new RpcError({ code: "unavailable", message: `the session with ${peerName} has ended`, cause });
 }
 
+/** Made for each call: the caller may call another peer at once, because nothing was executed. */
+export function drainingError(who: string, origin: "local" | "remote"): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `${who} is draining and takes no new calls; this one was not executed`,
+    origin,
+    notExecuted: true,
+  });
+}
+
 /** A session ended because messages of its peer were lost: during the opening, the welcome. */
 export class MessagesLost extends RpcError {}
 

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { networkOfAddress } from "../../fabric/host.ts";
-import { SessionCiphers, type SessionRole } from "../../security/sealing/session-ciphers.ts";
+import { type HandshakeRole, SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { type SuiteName, suites } from "../../security/sealing/suites.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { PeerProof, TlsExchange, TlsExchangeListener } from "../../security/tls-exchange.ts";
@@ -65,7 +65,7 @@ export type OnProof = (proof: TlsProof) => void;
 export abstract class TlsHandshake implements TlsExchangeListener {
   protected readonly session: TlsSession;
   readonly #onProof: OnProof;
-  readonly #role: SessionRole;
+  readonly #role: HandshakeRole;
   #takenBytes = 0;
   /** The input of the keys: the whole message of the hello, and the acceptor's terms. */
   protected hello = noBytes;
@@ -74,7 +74,7 @@ export abstract class TlsHandshake implements TlsExchangeListener {
   protected exchange: TlsExchange | undefined;
   protected isClosed = false;
 
-  constructor(session: TlsSession, onProof: OnProof, role: SessionRole) {
+  constructor(session: TlsSession, onProof: OnProof, role: HandshakeRole) {
     this.session = session;
     this.#onProof = onProof;
     this.#role = role;

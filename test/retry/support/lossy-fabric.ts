@@ -25,6 +25,7 @@ import { ReplayCache } from "../../../src/server/replay-cache.ts";
 import { Dispatchers, ServedServices } from "../../../src/server/served-services.ts";
 import type { EngineServices } from "../../../src/session/connection/engine-services.ts";
 import { SessionTable } from "../../../src/session/connection/session-table.ts";
+import { Heartbeat } from "../../../src/session/liveness/heartbeat.ts";
 import { alignFrame, messageHeaderBytes, noNonce, nonceOffset } from "../../../src/wire/message.ts";
 
 /** What becomes of a message: it arrives, it is lost, or it is lost and the sessions at both ends with it. */
@@ -113,14 +114,8 @@ export class Side {
     };
     this.table = new SessionTable({
       services: this.host,
-      watch: {
-        nowMs: 0,
-        watch: () => {},
-        expect: () => {},
-        isAsked: () => false,
-        probe: () => {},
-        ponged: () => {},
-      },
+      // Its time stands still: nobody is asked, and nobody is lost.
+      watch: new Heartbeat(new FakeClock(), 1000, () => {}),
       parts: sessionParts,
       onSessionEnded: () => {},
     });

@@ -1,21 +1,12 @@
-import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SecurityMeter } from "../../security/security-meter.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
-import type { CertificateChain } from "../../security/trust.ts";
-import { certificateEnded, notTrusted } from "./end-reasons.ts";
+import { certificateEnded, notTrusted } from "../opening/end-reasons.ts";
+import type { Session } from "./session.ts";
 
 /** The longest time between reads of the time of day: it may be set, and machines sleep. */
 const mostWaitMs = 60_000;
-
-/** A session whose peer may have a proof. */
-interface JudgedSession {
-  readonly peerName: string;
-  readonly identity: Identity | undefined;
-  readonly chain: CertificateChain;
-  end(reason: RpcError): void;
-}
 
 /**
  * Ends sessions when the proofs of their peers are no longer valid: the certificate has expired, or this engine no
@@ -25,10 +16,10 @@ export class PeerProofs {
   readonly #clock: Clock;
   readonly #meter: SecurityMeter;
   /** The sessions that have not ended. Undefined: none has this index. */
-  readonly #sessions: readonly (JudgedSession | undefined)[];
+  readonly #sessions: readonly (Session | undefined)[];
   #cancelTimer: (() => void) | undefined;
 
-  constructor(clock: Clock, meter: SecurityMeter, sessions: readonly (JudgedSession | undefined)[]) {
+  constructor(clock: Clock, meter: SecurityMeter, sessions: readonly (Session | undefined)[]) {
     this.#clock = clock;
     this.#meter = meter;
     this.#sessions = sessions;
