@@ -1,5 +1,6 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import { textOf } from "../base/errors/thrown.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
@@ -84,7 +85,7 @@ export class BackendSet implements SessionSource, BackendListener {
   /** The statistics, in the order in which the backends were named. */
   get stats(): BackendStats[] {
     const nowMs = this.engine.clock.now();
-    return this.#named().map((backend) => backend.stats(nowMs));
+    return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url)?.stats(nowMs) ?? []);
   }
 
   get closed(): boolean {
@@ -158,7 +159,7 @@ export class BackendSet implements SessionSource, BackendListener {
       return this.#sessionAmong(this.#pinned(key, this.#options.pin), call, key);
     const ready = this.#readyFor(call);
     return ready.length > 0
-      ? this.#pick(ready, key, call.items !== undefined).session(call)
+      ? this.#pick(ready, key, call.items !== undefined).connection.session(call)
       : this.#sessionOfAny(this.#anywhere, call);
   }
 
@@ -201,10 +202,6 @@ export class BackendSet implements SessionSource, BackendListener {
   #onGone(url: string, incarnation: bigint): void {
     for (const { connection } of [...this.#backends.values(), ...this.#retiring])
       if (connection.url === url) connection.onGone(incarnation);
-  }
-
-  #named(): Backend[] {
-    return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url) ?? []);
   }
 
   #pick(ready: readonly Backend[], key: string | undefined, isStream: boolean): Backend {
@@ -315,8 +312,12 @@ export class BackendSet implements SessionSource, BackendListener {
     const there = places.backends().filter(({ connection }) => connection.current !== undefined);
     if (there.length === 0) return this.#sessionOfAny(places, call);
     const [only] = there;
-    if (there.length === 1) return (only as Backend).session(call);
-    return this.#pick(bestOf(there, this.engine.clock.now()), key, call.items !== undefined).session(call);
+    if (there.length === 1) return (only as Backend).connection.session(call);
+    return this.#pick(
+      bestOf(there, this.engine.clock.now()),
+      key,
+      call.items !== undefined,
+    ).connection.session(call);
   }
 
   /** The backend of the callee. A retiring backend may share its URL with its successor. */
@@ -404,7 +405,7 @@ async function sessionAt(
   call: OutgoingCall,
   mayGoElsewhere: boolean,
 ): Promise<CallSession> {
-  const session = await backend.session(call);
+  const session = await backend.connection.session(call);
   const obstacle = call.terms.isBuiltin || !mayGoElsewhere ? undefined : obstacleAt(backend, call.methodPath);
   if (obstacle !== undefined) throw obstacle;
   return session;
@@ -414,9 +415,9 @@ async function sessionAt(
 function obstacleAt(backend: Backend, path: string): RpcError | undefined {
   const slash = path.lastIndexOf("/");
   const service = path.slice(0, slash);
-  const lack = backend.lackOf(service, path.slice(slash + 1));
+  const lack = backend.connection.lackOf(service, path.slice(slash + 1));
   if (lack !== "") return failure("unimplemented", `${backend.name} ${lack}`);
-  const reason = backend.unhealthyReason(service);
+  const reason = backend.connection.unhealthyReason(service);
   if (reason === undefined) return undefined;
   const why = reason === "" ? "" : `: ${reason}`;
   return unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);
@@ -429,8 +430,6 @@ function obstacleAt(backend: Backend, path: string): RpcError | undefined {
 const mostPaths = 1024;
 
 const isLack = (error: unknown): boolean => error instanceof RpcError && error.code === "unimplemented";
-
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 const unavailable = (message: string, cause: unknown): RpcError => failure("unavailable", message, cause);
 

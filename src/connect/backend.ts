@@ -2,8 +2,6 @@ import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { Complete } from "../base/options/options.ts";
 import { backoffMs } from "../base/time/backoff.ts";
-import type { OutgoingCall } from "../call/outgoing-call.ts";
-import type { CallSession } from "../client/session-source.ts";
 import type { EjectionOptions, ResolvedBalanceOptions } from "./connect-options.ts";
 import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
@@ -84,29 +82,10 @@ export class Backend implements Candidate, ConnectionListener {
     return state === "connected" || state === "suspect";
   }
 
-  /**
-   * The reason why a service does not serve here, or "" without a reason. Undefined when it serves, or nothing is
-   * known.
-   */
-  unhealthyReason(service: string): string | undefined {
-    return this.connection.unhealthyReason(service);
-  }
-
-  /** What the backend lacks for a method. "" when it serves the method, or nothing is known. */
-  lackOf(service: string, method: string): string {
-    return this.connection.lackOf(service, method);
-  }
-
   stats(nowMs: number): BackendStats {
-    const { url, state, traffic } = this.connection;
-    const { weight } = this;
-    const notServing = this.connection.notServing.map(([service]) => service);
-    return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight, notServing };
-  }
-
-  /** The session of a call, as from a `SessionSource`. */
-  session(call: OutgoingCall): CallSession | Promise<CallSession> {
-    return this.connection.session(call);
+    const { window: _window, ...stats } = this.connection.stats();
+    const { name: url, weight } = this;
+    return { url, ...stats, ejected: this.outlier.ejected(nowMs), weight };
   }
 
   /** A change that may make the backend ready or unready. */
@@ -118,11 +97,7 @@ export class Backend implements Candidate, ConnectionListener {
     if (!this.#retired) this.#set.onBackendSettled(this, code);
   }
 
-  onServices(): void {
-    this.onChanged();
-  }
-
-  onClosed(_reason: RpcError): void {
+  onClosed(): void {
     this.#leave();
   }
 
@@ -203,9 +178,6 @@ const longestTimes = 10;
  */
 const judgedCalls = 50;
 
-/** The reason to eject a backend now. Undefined without one. */
-export type OutlierVerdict = "consecutive" | "share" | undefined;
-
 /**
  * Whether one peer is ejected. Two rules of Envoy's outlier detection, which gRPC has too (gRFC A50):
  * - Failures in a row. A success between forgives them.
@@ -223,18 +195,15 @@ export class Outlier {
   /** The share of failures in the previous count. */
   #lastShare = 0;
   #times = 0;
-  #untilMs = Number.NEGATIVE_INFINITY;
+  /** The end of the last ejection. */
+  untilMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: Complete<EjectionOptions>) {
     this.#options = options;
   }
 
-  get untilMs(): number {
-    return this.#untilMs;
-  }
-
   ejected(nowMs: number): boolean {
-    return nowMs < this.#untilMs;
+    return nowMs < this.untilMs;
   }
 
   /** The recent share of failed calls, from 0 to 1. */
@@ -243,7 +212,7 @@ export class Outlier {
   }
 
   /** A call to the backend has ended. Returns the verdict: by its share, it is ejected only if the others fail less. */
-  settled(code: RpcCode | "ok"): OutlierVerdict {
+  settled(code: RpcCode | "ok"): "consecutive" | "share" | undefined {
     // The caller stopped waiting, so the call was neither a success nor a failure.
     if (code === "cancelled") return undefined;
     const { consecutiveFailures, failureShare } = this.#options;
@@ -266,11 +235,11 @@ export class Outlier {
 
   eject(nowMs: number): void {
     const { baseMs } = this.#options;
-    if (this.#times > 0 && nowMs > this.#untilMs + this.#times * baseMs) this.#times--;
+    if (this.#times > 0 && nowMs > this.untilMs + this.#times * baseMs) this.#times--;
     this.#times = Math.min(this.#times + 1, longestTimes);
     this.#failures = 0;
     this.#calls = 0;
     this.#failed = 0;
-    this.#untilMs = nowMs + this.#times * baseMs;
+    this.untilMs = nowMs + this.#times * baseMs;
   }
 }

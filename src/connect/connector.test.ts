@@ -9,7 +9,7 @@ import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { FakeServices, peerGreeting } from "../session/connection/fake-services.test-support.ts";
 import { Session } from "../session/connection/session.ts";
 import type { ConnectRequest, SessionTable } from "../session/connection/session-table.ts";
-import { ConnectSilence, messagesLost, sendFailure } from "../session/opening/end-reasons.ts";
+import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
 import { Nonce } from "../wire/message.ts";
 import { Connector } from "./connector.ts";
 import type { Ports } from "./ports.ts";
@@ -42,7 +42,7 @@ it("another hello is said when the welcome was lost with its connection", async 
   const opened = new Error("opened");
   const connect = vi
     .fn()
-    .mockRejectedValueOnce(messagesLost(url, 1))
+    .mockRejectedValueOnce(new MessagesLost(url, 1))
     .mockRejectedValueOnce(
       sendFailure({ peerName: url, port: { provider: "tcp" }, transferRefused: false }, 125),
     )

@@ -8,6 +8,7 @@
 
 import { fabricError, noDescriptors, peerLacksDescriptors } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import { textOf } from "../base/errors/thrown.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
 import type { Complete } from "../base/options/options.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
@@ -376,7 +377,10 @@ export class Connector {
       const refusal = error instanceof RpcError ? error : judgeFailed(url, error);
       if (refusal.code === "permission_denied")
         this.#engine.securityMeter.onRefused({
-          ...{ refusal: "other_identity", peer: url, identity, why: refusal.message },
+          refusal: "other_identity",
+          peer: url,
+          identity,
+          why: refusal.message,
         });
       session.end(refusal);
       throw refusal;
@@ -407,12 +411,8 @@ function atNoAddress(url: string, targets: readonly Target[], errors: readonly u
   if (failures.length < errors.length) return errors.find((error) => !(error instanceof RpcError));
   const { code, retryable } = failures.find((failure) => failure.retryable) ?? (last as RpcError);
   const each = failures.map(({ plainMessage }, i) => `${targets[i]?.host}: ${plainMessage}`).join("; ");
-  return new RpcError({
-    code,
-    retryable,
-    message: `no address of ${url} led to a peer: ${each}`,
-    cause: last,
-  });
+  const message = `no address of ${url} led to a peer: ${each}`;
+  return new RpcError({ code, retryable, message, cause: last });
 }
 
 /** The error when no URL of an engine led to it. */
@@ -425,12 +425,8 @@ function nowhere(failures: readonly RpcError[]): RpcError {
 
 /** The error for a value that a resolver's `admit` throws, other than a refusal. */
 function judgeFailed(url: string, cause: unknown): RpcError {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new RpcError({
-    code: "internal",
-    message: `${url}: admit of the resolver failed: ${why}`,
-    cause,
-  });
+  const message = `${url}: admit of the resolver failed: ${textOf(cause)}`;
+  return new RpcError({ code: "internal", message, cause });
 }
 
 function otherEngine(url: string, found: bigint, meant: bigint): RpcError {

@@ -11,21 +11,21 @@ import type { Identity } from "../security/identity.ts";
 import { isSealed, staysOnHost } from "../security/security-options.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { CallEndListener, OutgoingCalls } from "../session/calls/outgoing-calls.ts";
-import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
+import { trafficOf } from "../session/calls/traffic.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { PeerObserver } from "../session/liveness/watched-session.ts";
 import { drainingError } from "../session/opening/end-reasons.ts";
 import { isNewer, type ToldHealth } from "../wire/handshake.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
-import type { PeerEvents, PeerState } from "./peer-state.ts";
+import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 
 /** Events for the backend of a connection, beyond the connection's events. */
 export interface ConnectionListener extends CallEndListener {
   /** The engine has reported its services, or which of its services do not serve now. */
-  onServices(): void;
+  onChanged(): void;
   /** The connection has been closed; its session has ended. */
-  onClosed(reason: RpcError): void;
+  onClosed(): void;
 }
 
 /** The parts of a connection. */
@@ -58,8 +58,8 @@ export class PeerConnection implements SessionSource, PeerObserver {
   /** The outgoing calls of its last session, which may have ended. Undefined before the first. */
   calls: OutgoingCalls | undefined;
   readonly #options: ConnectionOptions;
-  readonly #reconnector: Reconnector;
   readonly #listeners = new Listeners<PeerEvents>();
+  /** Its last session, which may have ended. Undefined before the first. */
   #session: Session | undefined;
   /** The calls on it. */
   #exchange: Exchange | undefined;
@@ -70,15 +70,24 @@ export class PeerConnection implements SessionSource, PeerObserver {
   #lastIncarnation: bigint | undefined;
   /** The error of calls after the connection is closed. */
   #closeReason: RpcError | undefined;
+  // The next session, and the calls that wait for it.
+  readonly #backoff: Backoff;
+  readonly #maxWaiting: number;
+  /** Calls that wait for a session, and some that have stopped waiting. */
+  readonly #waiting = new Set<OutgoingCall>();
+  #forgotMs = Number.NEGATIVE_INFINITY;
+  #opening: Promise<CallSession> | undefined;
+  #giveUp: ((reason: RpcError) => void) | undefined;
+  #onSessionEnded: (() => void) | undefined;
 
   constructor(url: string, engine: EngineServices, options: ConnectionOptions) {
     this.urls = [url, ...(options.otherUrls ?? [])];
     this.url = url;
     this.engine = engine;
     this.#options = options;
-    const { open, reconnect, window = defaultWindow } = options;
-    this.waitForReady = reconnect.whileLost === "wait";
-    this.#reconnector = new Reconnector(this, () => open(this), reconnect, window);
+    this.waitForReady = options.reconnect.whileLost === "wait";
+    this.#backoff = new Backoff(engine.clock, true);
+    this.#maxWaiting = mostWaiting(options.window ?? defaultWindow);
   }
 
   get name(): string {
@@ -98,7 +107,7 @@ export class PeerConnection implements SessionSource, PeerObserver {
       if (this.#session.remoteState.drains) return "draining";
       return this.#suspected ? "suspect" : "connected";
     }
-    return this.#reconnector.underWay ? "connecting" : "lost";
+    return this.#opening === undefined ? "lost" : "connecting";
   }
 
   get closed(): boolean {
@@ -127,18 +136,14 @@ export class PeerConnection implements SessionSource, PeerObserver {
    * known.
    */
   unhealthyReason(service: string): string | undefined {
-    for (const [name, reason] of this.notServing) if (name === "" || name === service) return reason;
+    for (const [name, reason] of this.#health?.notServing ?? [])
+      if (name === "" || name === service) return reason;
     return undefined;
   }
 
   /** What the engine lacks for a method. "" when it serves the method, or is not connected. */
   lackOf(service: string, method: string): string {
     return this.current === undefined ? "" : (this.#session?.methods.lackOf(service, method) ?? "");
-  }
-
-  /** The names of the services that do not serve, with the reasons. The service "" is the whole engine. */
-  get notServing(): ToldHealth["notServing"] {
-    return this.#health?.notServing ?? allServe;
   }
 
   /**
@@ -154,14 +159,13 @@ export class PeerConnection implements SessionSource, PeerObserver {
     return this.calls?.streams ?? 0;
   }
 
-  /** The counted calls of its last session. */
-  get traffic(): Traffic {
-    return trafficOf(this.#exchange === undefined ? [] : [this.#exchange]);
-  }
-
-  get window(): WindowStats {
-    const { calls } = this;
-    return calls?.state === "open" ? calls.window.stats() : noWindow;
+  /** State of the peer, and the counted calls of its last session. */
+  stats(): PeerStats {
+    const { calls, state } = this;
+    const traffic = trafficOf(this.#exchange === undefined ? [] : [this.#exchange]);
+    const window = calls?.state === "open" ? calls.window.stats() : noWindow;
+    const notServing = this.#health?.notServing.map(([service]) => service) ?? [];
+    return { state, ...traffic, window, notServing };
   }
 
   /** The open session, also while the peer drains: control requests continue then. */
@@ -175,8 +179,8 @@ export class PeerConnection implements SessionSource, PeerObserver {
   }
 
   /**
-   * The open session, at once; or a promise of one that is being opened. `call` is the call that wants it: its end ends
-   * the wait. Throws or rejects with RpcError.
+   * The open session, at once; or a promise of the next one, which all callers meanwhile share. `call` is the call that
+   * wants it: its end ends the wait. Throws or rejects with RpcError: `resource_exhausted` when no more calls may wait.
    */
   session(call?: OutgoingCall): CallSession | Promise<CallSession> {
     // The usual case first: the session is open, and neither side drains.
@@ -187,7 +191,9 @@ export class PeerConnection implements SessionSource, PeerObserver {
     if (this.calls?.takes(call)) return this.calls;
     if (this.#closeReason !== undefined) throw this.#closeReason;
     if (open && (call === undefined || !this.waitForReady)) throw drainingError(this.url, "local");
-    return this.#reconnector.session(call);
+    if (call !== undefined) this.#letWait(call);
+    this.#opening ??= this.#reopen();
+    return this.#opening;
   }
 
   on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
@@ -199,18 +205,96 @@ export class PeerConnection implements SessionSource, PeerObserver {
     this.#closeReason = reason;
     // First, so that the peer learns that its caller is gone. A stream that ended before would send a cancellation.
     this.#session?.end(reason);
-    this.listener?.onClosed(reason);
-    this.#reconnector.close(reason);
+    this.listener?.onClosed();
+    this.#giveUp?.(reason);
+    this.#backoff.endAll();
     this.retried.close(reason);
     this.#options.onClosed?.(this);
     this.#listeners.tell("closed", {});
     this.#listeners.clear();
   }
 
-  // ---- called by the reconnector ---------------------------------------------------------------
+  // ---- the next session --------------------------------------------------------------------------
+
+  /** The limit for a session's window also applies to calls that wait for a session. */
+  #letWait(call: OutgoingCall): void {
+    if (this.#waiting.size >= this.#maxWaiting) this.#forgetNowAndThen();
+    if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.url);
+    this.#waiting.add(call);
+  }
+
+  /** Not on every call while the limit is reached: there may be no settled call. */
+  #forgetNowAndThen(): void {
+    const nowMs = this.engine.clock.now();
+    if (nowMs < this.#forgotMs + forgetEveryMs) return;
+    this.#forgotMs = nowMs;
+    this.#forgetSettled();
+  }
+
+  /** Forgets calls that their callers have given up. */
+  #forgetSettled(): void {
+    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
+  }
+
+  /** Settles at the latest when the connection is closed: calls must not wait for a peer that does not answer. */
+  #reopen(): Promise<CallSession> {
+    return new Promise<CallSession>((resolve, reject) => {
+      this.#giveUp = reject;
+      // Cleared first: a call that tries again at once must not receive the old attempt.
+      const clear = () => {
+        this.#opening = undefined;
+        this.#giveUp = undefined;
+        this.#waiting.clear();
+      };
+      this.#openWithRetries().then(
+        (session) => {
+          clear();
+          try {
+            resolve(this.#adopt(session));
+          } catch (error) {
+            session.end(error as RpcError);
+            reject(error);
+          }
+        },
+        (error) => {
+          clear();
+          reject(error);
+        },
+      );
+    });
+  }
+
+  /** Tries until there is a session. Tries once when no call waits for more. */
+  async #openWithRetries(): Promise<Session> {
+    for (let attempt = 0; ; attempt++) {
+      await this.#drained();
+      try {
+        return await this.#options.open(this);
+      } catch (error) {
+        if (!mayPass(error) || !this.#isAwaited()) throw error;
+        await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
+        if (!this.#isAwaited()) throw error;
+      }
+    }
+  }
+
+  /** A draining peer receives no other hello while it has a session with this engine. */
+  #drained(): Promise<void> | undefined {
+    if (this.current === undefined) return undefined;
+    return new Promise((resolve) => {
+      this.#onSessionEnded = resolve;
+    });
+  }
+
+  /** Whether a waiting call justifies another try. */
+  #isAwaited(): boolean {
+    if (this.closed || !this.waitForReady || !this.engine.gate.calls) return false;
+    this.#forgetSettled();
+    return this.#waiting.size > 0;
+  }
 
   /** Takes the opened session, and returns its interface for calls. */
-  adopt(session: Session): CallSession {
+  #adopt(session: Session): CallSession {
     const exchange = session.part(Exchange);
     this.#session = session;
     this.#exchange = exchange;
@@ -253,17 +337,17 @@ export class PeerConnection implements SessionSource, PeerObserver {
   onHealth(health: ToldHealth): void {
     if (this.closed || !isNewer(health, this.#health)) return;
     this.#health = health;
-    this.listener?.onServices();
+    this.listener?.onChanged();
     this.#listeners.tell("health", {});
   }
 
   onServices(): void {
-    this.listener?.onServices();
+    this.listener?.onChanged();
   }
 
   onEnded(reason: RpcError): void {
     this.#suspected = false;
-    this.#reconnector.onSessionEnded();
+    this.#onSessionEnded?.();
     if (!this.closed) this.#listeners.tell("lost", { reason });
   }
 
@@ -283,141 +367,9 @@ export class PeerConnection implements SessionSource, PeerObserver {
   }
 }
 
-const allServe: ToldHealth["notServing"] = [];
 const noWindow: WindowStats = { limit: 0, credits: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
-
-/** Opens the next session of a connection, with backoff between tries, and keeps the calls that wait for it. */
-class Reconnector {
-  readonly #peer: PeerConnection;
-  readonly #open: () => Promise<Session>;
-  readonly #options: Complete<ReconnectOptions>;
-  readonly #backoff: Backoff;
-  readonly #maxWaiting: number;
-  /** Calls that wait for a session, and some that have stopped waiting. */
-  readonly #waiting = new Set<OutgoingCall>();
-  #forgotMs = Number.NEGATIVE_INFINITY;
-  #opening: Promise<CallSession> | undefined;
-  #giveUp: ((reason: RpcError) => void) | undefined;
-  #onSessionEnded: (() => void) | undefined;
-
-  /** `open` tries once. */
-  constructor(
-    peer: PeerConnection,
-    open: () => Promise<Session>,
-    options: Complete<ReconnectOptions>,
-    window: { readonly maxWaiting: number },
-  ) {
-    this.#peer = peer;
-    this.#open = open;
-    this.#options = options;
-    this.#backoff = new Backoff(peer.engine.clock, true);
-    this.#maxWaiting = mostWaiting(window);
-  }
-
-  get underWay(): boolean {
-    return this.#opening !== undefined;
-  }
-
-  /**
-   * The next session. All callers meanwhile share it.
-   *
-   * @throws RpcError `resource_exhausted` when no more calls may wait.
-   */
-  session(call: OutgoingCall | undefined): Promise<CallSession> {
-    if (call !== undefined) this.#letWait(call);
-    this.#opening ??= this.#reopen();
-    return this.#opening;
-  }
-
-  onSessionEnded(): void {
-    this.#onSessionEnded?.();
-  }
-
-  /** Fails the waiting calls: the connection has been closed. */
-  close(reason: RpcError): void {
-    this.#giveUp?.(reason);
-    this.#backoff.endAll();
-  }
-
-  /** The limit for a session's window also applies to calls that wait for a session. */
-  #letWait(call: OutgoingCall): void {
-    if (this.#waiting.size >= this.#maxWaiting) this.#forgetNowAndThen();
-    if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.#peer.url);
-    this.#waiting.add(call);
-  }
-
-  /** Not on every call while the limit is reached: there may be no settled call. */
-  #forgetNowAndThen(): void {
-    const nowMs = this.#peer.engine.clock.now();
-    if (nowMs < this.#forgotMs + forgetEveryMs) return;
-    this.#forgotMs = nowMs;
-    this.#forgetSettled();
-  }
-
-  /** Forgets calls that their callers have given up. */
-  #forgetSettled(): void {
-    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
-  }
-
-  /** Settles at the latest when the connection is closed: calls must not wait for a peer that does not answer. */
-  #reopen(): Promise<CallSession> {
-    return new Promise<CallSession>((resolve, reject) => {
-      this.#giveUp = reject;
-      // Cleared first: a call that tries again at once must not receive the old attempt.
-      const clear = () => {
-        this.#opening = undefined;
-        this.#giveUp = undefined;
-        this.#waiting.clear();
-      };
-      this.#openWithRetries().then(
-        (session) => {
-          clear();
-          try {
-            resolve(this.#peer.adopt(session));
-          } catch (error) {
-            session.end(error as RpcError);
-            reject(error);
-          }
-        },
-        (error) => {
-          clear();
-          reject(error);
-        },
-      );
-    });
-  }
-
-  /** Tries until there is a session. Tries once when no call waits for more. */
-  async #openWithRetries(): Promise<Session> {
-    for (let attempt = 0; ; attempt++) {
-      await this.#drained();
-      try {
-        return await this.#open();
-      } catch (error) {
-        if (!mayPass(error) || !this.#awaited()) throw error;
-        await this.#backoff.pause(backoffMs(attempt, this.#options));
-        if (!this.#awaited()) throw error;
-      }
-    }
-  }
-
-  /** A draining peer receives no other hello while it has a session with this engine. */
-  #drained(): Promise<void> | undefined {
-    if (this.#peer.current === undefined) return undefined;
-    return new Promise((resolve) => {
-      this.#onSessionEnded = resolve;
-    });
-  }
-
-  /** Whether a waiting call justifies another try. */
-  #awaited(): boolean {
-    if (this.#peer.closed || !this.#peer.waitForReady || !this.#peer.engine.gate.calls) return false;
-    this.#forgetSettled();
-    return this.#waiting.size > 0;
-  }
-}
 
 const forgetEveryMs = 100;
 

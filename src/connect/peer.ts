@@ -108,9 +108,7 @@ export class Peer implements AsyncDisposable {
 
   /** State and traffic of the peer. Plain data. */
   stats(): PeerStats {
-    const { state, traffic, window } = this.#connection;
-    const notServing = this.#connection.notServing.map(([service]) => service);
-    return { state, ...traffic, window, notServing };
+    return this.#connection.stats();
   }
 
   /**

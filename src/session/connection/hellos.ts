@@ -22,7 +22,7 @@ import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../.
 import { Outbox, type OutboxListener } from "../channel/outbox.ts";
 import type { Heartbeat } from "../liveness/heartbeat.ts";
 import { Teardown } from "../liveness/teardown.ts";
-import { answerCameBack, goodbyeBody, helloRepeated, sessionOver, Unproven } from "../opening/end-reasons.ts";
+import { goodbyeBody, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
 import type { EngineServices } from "./engine-services.ts";
@@ -336,7 +336,11 @@ export class Hellos {
     if (session.ciphers === undefined && session.remote?.incarnation !== incarnation) return;
     // The new session needs the connection. A port ends the connection of an address without another user.
     const address = this.#admit(port, path);
-    session.end(helloRepeated(), { quiet: true, certain: true });
+    const message = "the peer repeated its hello before it was welcomed";
+    session.end(new RpcError({ code: "unavailable", message, origin: "remote" }), {
+      quiet: true,
+      certain: true,
+    });
     if (address !== undefined) port.forget(address);
   }
 
@@ -361,7 +365,8 @@ export class Hellos {
     const departed = this.#departed.get(nonce);
     if (departed === undefined || !this.#sessions.accepting) return;
     this.#departed.delete(nonce);
-    const error = sessionOver();
+    const message = "the session had ended when a message came for it";
+    const error = new RpcError({ code: "unavailable", message, origin: "remote" });
     const body = encode(goodbyeBody(error, departed.touching));
     this.#answer(port, departed.path, frameKind.goodbye, errorWord(error), body, departed.lastNumber);
   }
@@ -374,7 +379,8 @@ export class Hellos {
     const session = this.#accepted.get(nonce);
     // A sealed message comes back sealed, or as a message of the opening.
     if (session === undefined || session.ciphers !== undefined || session.path?.session !== index) return;
-    session.end(answerCameBack(), { quiet: true, certain: true });
+    const why = "the answer to a hello came back: the hello named an address of this engine itself";
+    session.end(new Unproven({ refusal: "protocol", why }), { quiet: true, certain: true });
   }
 
   /** Answers a hello with the reason why the peer cannot have a session. */

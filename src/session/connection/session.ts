@@ -354,7 +354,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.services.counters.messagesLost += Math.min(lost, mostLostCounted);
     this.#handlers = frameTable([{ frames: this.#opening.lastWords }], () => {});
     this.receive(offset, bytes);
-    this.end(endReason.messagesLost(this.peerName, lost));
+    this.end(new endReason.MessagesLost(this.peerName, lost));
   }
 
   onPong(word: number): void {

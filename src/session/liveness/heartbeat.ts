@@ -283,7 +283,7 @@ export class Heartbeat {
       );
     } else if (session.stalledMs > 0) {
       this.#leave(session);
-      session.end(stalled(session));
+      session.end(stalled(session.peerName, session.stalledMs));
     } else if (!heardLately || (session.remoteState.busy && !this.#asked.has(session))) this.#ask(session);
     // A peer that sends messages is not suspected for this.
     else if (unconfirmed) session.ping();

@@ -13,16 +13,17 @@ import type { Greeting } from "../../wire/handshake.ts";
 /** EPROTONOSUPPORT: the shm ports lay out shared memory in different ways. */
 const protocolNotSupported = 93;
 
-/** A session whose peer could not be sent a message. */
-interface Unreachable {
-  readonly peerName: string;
-  readonly port: { readonly provider: string; readonly agent?: string };
-  readonly transferRefused: boolean;
-}
-
 /** A message could not be sent to the peer. `status` and `detail` are those of `SendListener`. */
 export function sendFailure(
-  { peerName, port, transferRefused }: Unreachable,
+  {
+    peerName,
+    port,
+    transferRefused,
+  }: {
+    readonly peerName: string;
+    readonly port: { readonly provider: string; readonly agent?: string };
+    readonly transferRefused: boolean;
+  },
   status: number,
   detail = 0,
 ): RpcError {
@@ -44,15 +45,6 @@ export function sendFailure(
   });
 }
 
-/** `count` messages for a sealed session were not genuine. */
-export function forgeries(peerName: string, count: number): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: `${count} messages in the name of ${peerName} were not genuine: somebody on the network path forges them`,
-    origin: "fabric",
-  });
-}
-
 /** The explanations of failed sends, by error number. */
 const sendObstacles: Readonly<Record<number, string>> = {
   71: "what listens there does not speak this fabric's protocol", // EPROTO
@@ -65,14 +57,27 @@ const sendObstacles: Readonly<Record<number, string>> = {
   113: "there is no route to it", // EHOSTUNREACH
 };
 
+/** The connection or the peer is gone. */
+const lost = (message: string): RpcError => new RpcError({ code: "unavailable", message, origin: "fabric" });
+
+/** The peer has not proven who it is, or no longer. */
+const unproven = (message: string): RpcError => new RpcError({ code: "unauthenticated", message });
+
 /** The connection broke because the owner of memory refused a transfer of this side. */
-export function brokenByRefusal(peerName: string): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: `the connection with ${peerName} broke when a transfer was refused`,
-    origin: "fabric",
-  });
-}
+export const brokenByRefusal = (peerName: string): RpcError =>
+  lost(`the connection with ${peerName} broke when a transfer was refused`);
+
+/** The connection of a session with nothing open has ended. */
+export const disconnected = (peerName: string): RpcError => lost(`the connection with ${peerName} has ended`);
+
+/** The provider reports that the peer is gone. */
+export const processGone = (peerName: string): RpcError => lost(`the process of ${peerName} is gone`);
+
+/** `count` messages for a sealed session were not genuine. */
+export const forgeries = (peerName: string, count: number): RpcError =>
+  lost(
+    `${count} messages in the name of ${peerName} were not genuine: somebody on the network path forges them`,
+  );
 
 /** The peer has ended the session by a refusal or a goodbye. */
 export function closedByPeer(peerName: string, kind: number, word: number, body: unknown): RpcError {
@@ -97,30 +102,10 @@ export const goodbyeBody = (error: RpcError, touching = false): GoodbyeBody => (
   ...(touching && { t: true }),
 });
 
-/** The answer to a peer that sends frames in an ended session. */
-export const sessionOver = (): RpcError =>
-  new RpcError({
-    code: "unavailable",
-    message: "the session had ended when a message came for it",
-    origin: "remote",
-  });
-
 /** A frame about the session could not be sent. */
 export function frameNotSent(peerName: string, cause: Error): RpcError {
-  return new RpcError({
-    code: "resource_exhausted",
-    message: `${peerName} cannot be sent a frame about the session: ${cause.message}`,
-    cause,
-  });
-}
-
-/** The fabric lost messages that the peer had sent. */
-export function messagesLost(peerName: string, count: number): RpcError {
-  return new MessagesLost({
-    code: "unavailable",
-    message: `the connection with ${peerName} broke: ${count} of its messages were lost`,
-    origin: "fabric",
-  });
+  const message = `${peerName} cannot be sent a frame about the session: ${cause.message}`;
+  return new RpcError({ code: "resource_exhausted", message, cause });
 }
 
 /** The peer violates the protocol. */
@@ -148,51 +133,32 @@ export function drainingError(who: string, origin: "local" | "remote"): RpcError
 }
 
 /** A session ended because messages of its peer were lost: during the opening, the welcome. */
-export class MessagesLost extends RpcError {}
+export class MessagesLost extends RpcError {
+  constructor(peerName: string, count: number) {
+    const message = `the connection with ${peerName} broke: ${count} of its messages were lost`;
+    super({ code: "unavailable", message, origin: "fabric" });
+  }
+}
 
 /** A session ended because its peer exceeded the limits of this side. */
 export class PeerEvicted extends RpcError {}
 
 /** The peer receives nothing, while more and more frames wait for it. */
 export function overrun(peerName: string, waitingBytes: number): RpcError {
-  return new PeerEvicted({
-    code: "unavailable",
-    message: `${peerName} receives nothing: ${waitingBytes} bytes wait to be sent`,
-    origin: "fabric",
-  });
+  const message = `${peerName} receives nothing: ${waitingBytes} bytes wait to be sent`;
+  return new PeerEvicted({ code: "unavailable", message, origin: "fabric" });
 }
 
 /** The peer is alive, but moves too little of the long bodies that either side offers. */
-export function stalled({
-  peerName,
-  stalledMs,
-}: {
-  readonly peerName: string;
-  readonly stalledMs: number;
-}): RpcError {
-  return new PeerEvicted({
-    code: "unavailable",
-    message: `${peerName} moves its long bodies too slowly: one has waited for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`,
-    origin: "local",
-  });
+export function stalled(peerName: string, stalledMs: number): RpcError {
+  const message = `${peerName} moves its long bodies too slowly: one has waited for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`;
+  return new PeerEvicted({ code: "unavailable", message, origin: "local" });
 }
 
 /** The peer sends more than it is entitled to, and faster than this side takes it. */
 export function flooded(peerName: string, frames: number): RpcError {
-  return new PeerEvicted({
-    code: "resource_exhausted",
-    message: `${peerName} has ${frames} frames on the way, which is more than its calls need`,
-    origin: "local",
-  });
-}
-
-/** The peer never knew the session: it had repeated its hello before the welcome came. */
-export function helloRepeated(): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: "the peer repeated its hello before it was welcomed",
-    origin: "remote",
-  });
+  const message = `${peerName} has ${frames} frames on the way, which is more than its calls need`;
+  return new PeerEvicted({ code: "resource_exhausted", message, origin: "local" });
 }
 
 /** The session ends because its peer has not proven its identity. */
@@ -206,59 +172,25 @@ export class Unproven extends RpcError {
   }
 }
 
-/** The peer named an address of this engine as its own. */
-export function answerCameBack(): RpcError {
-  const why = "the answer to a hello came back: the hello named an address of this engine itself";
-  return new Unproven({ refusal: "protocol", why });
-}
-
 /** The peer is this engine itself, or replays this engine's messages. */
-export function reflected(): RpcError {
-  return new RpcError({
-    code: "unauthenticated",
-    message:
-      "the peer is this engine itself, or plays back what it says; with a pre-shared key that proves nothing",
-  });
-}
+export const reflected = (): RpcError =>
+  unproven(
+    "the peer is this engine itself, or plays back what it says; with a pre-shared key that proves nothing",
+  );
 
 /** The certificate of the peer has expired. */
-export function certificateEnded(peerName: string, validTo: Date): RpcError {
-  return new RpcError({
-    code: "unauthenticated",
-    message: `the certificate of ${peerName} was valid to ${validTo.toISOString()}`,
-  });
-}
+export const certificateEnded = (peerName: string, validTo: Date): RpcError =>
+  unproven(`the certificate of ${peerName} was valid to ${validTo.toISOString()}`);
 
 /** The peer could not open another session now: it is no longer trusted. */
-export function notTrusted(peerName: string, why: string): RpcError {
-  return new RpcError({ code: "unauthenticated", message: `${peerName} is not trusted any more: ${why}` });
-}
+export const notTrusted = (peerName: string, why: string): RpcError =>
+  unproven(`${peerName} is not trusted any more: ${why}`);
 
 /** The peer has not answered its welcome. */
-export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
-  return new RpcError({
-    code: "unauthenticated",
-    message: `${peerName} has not shown within ${Math.round(timeoutMs)} ms that it has the keys of the session`,
-  });
-}
-
-/** The connection of a session with nothing open has ended. */
-export function disconnected(peerName: string): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: `the connection with ${peerName} has ended`,
-    origin: "fabric",
-  });
-}
-
-/** The provider reports that the peer is gone. */
-export function processGone(peerName: string): RpcError {
-  return new RpcError({
-    code: "unavailable",
-    message: `the process of ${peerName} is gone`,
-    origin: "fabric",
-  });
-}
+export const welcomeUnanswered = (peerName: string, timeoutMs: number): RpcError =>
+  unproven(
+    `${peerName} has not shown within ${Math.round(timeoutMs)} ms that it has the keys of the session`,
+  );
 
 /** The peer of a connect has not answered. Another hello may be answered. */
 export class ConnectSilence extends RpcError {
@@ -268,10 +200,7 @@ export class ConnectSilence extends RpcError {
     timeoutMs: number,
     readonly nonce?: Greeting["nonce"],
   ) {
-    super({
-      code: "unavailable",
-      message: `${peerName} did not answer within ${Math.round(timeoutMs)} ms; is a server running there?`,
-      origin: "fabric",
-    });
+    const message = `${peerName} did not answer within ${Math.round(timeoutMs)} ms; is a server running there?`;
+    super({ code: "unavailable", message, origin: "fabric" });
   }
 }
