@@ -6,8 +6,8 @@ import { hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 import { fastestFirst } from "../fabric/preference.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
-import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { OwnerLink } from "../transfer/handles/borrowing.ts";
+import type { PeerConnection } from "./peer-connection.ts";
 
 /**
  * The shortest time for a try: timers count whole milliseconds, and a later try would fail before the peer could
@@ -16,12 +16,7 @@ import type { OwnerLink } from "../transfer/handles/borrowing.ts";
 const leastTryMs = 1;
 
 /** The used part of a connection that was made for a borrow. */
-interface OwnerConnection {
-  readonly url: string;
-  readonly incarnation: bigint | undefined;
-  readonly current: PeerLink | undefined;
-  close(): void;
-}
+type OwnerConnection = Pick<PeerConnection, "url" | "incarnation" | "current" | "close">;
 
 type Connect = (url: string, timeoutMs: number) => Promise<OwnerConnection>;
 

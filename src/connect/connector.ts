@@ -152,6 +152,11 @@ export class Connector {
    * absent peer: then it resolves after the first try.
    */
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
+    return new Peer(await this.connection(url, options));
+  }
+
+  /** The connection of a peer, as from `peer`. */
+  async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
     const connection = this.#connect([url], this.#terms(options));
     try {
       await connection.session();
@@ -161,7 +166,7 @@ export class Connector {
         throw error;
       }
     }
-    return new Peer(connection);
+    return connection;
   }
 
   /** A peer that connects with its first call, by the first of the URLs that answers, the fastest fabric first. */
@@ -215,19 +220,6 @@ export class Connector {
       throw error;
     }
     return [balanced, backends];
-  }
-
-  /** The connection to the engine at `url`. Resolves when the engine has welcomed this one. */
-  async connection(url: string, timeoutMs: number): Promise<PeerConnection> {
-    const options = resolveConnectOptions({ timeoutMs }, timeoutMs);
-    const connection = this.#connect([url], { ...options, served: this.#serve() });
-    try {
-      await connection.session();
-    } catch (error) {
-      connection.close();
-      throw error;
-    }
-    return connection;
   }
 
   close(): void {
@@ -336,7 +328,7 @@ export class Connector {
           address: admit(port, address, url),
           replyTo,
           peerName: url,
-          timeoutMs: last ? leftMs : attemptMs,
+          answerMs: last ? leftMs : attemptMs,
           totalMs: leftMs,
           window,
           served,

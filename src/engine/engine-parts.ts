@@ -126,7 +126,7 @@ export class EngineParts {
     };
     this.connector = new Connector(services, sessions, ports, serve, options.connectTimeoutMs, assertOpen);
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
-      this.connector.connection(url, timeoutMs),
+      this.connector.connection(url, { timeoutMs }),
     );
   }
 

@@ -18,16 +18,11 @@ export interface Certificate {
   readonly validTo: Date;
 }
 
-/** A certificate as `node:crypto` reads it: the used part of an `X509Certificate`. */
-export interface ParsedCertificate {
-  readonly subject: string;
-  readonly issuer: string;
-  readonly subjectAltName?: string | undefined;
-  readonly serialNumber: string;
-  readonly fingerprint256: string;
-  readonly validFrom: string;
-  readonly validTo: string;
-}
+/** A certificate as `node:crypto` reads it: the used part. */
+export type ParsedCertificate = Pick<
+  X509Certificate,
+  "subject" | "issuer" | "subjectAltName" | "serialNumber" | "fingerprint256" | "validFrom" | "validTo"
+>;
 
 /** @throws TypeError when the subjectAltName cannot be read without doubt. */
 export function certificateOf(parsed: ParsedCertificate): Certificate {

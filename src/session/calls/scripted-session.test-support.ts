@@ -51,7 +51,7 @@ export function setUp(
 export function opening(limits?: Partial<EngineLimits>) {
   const all = setUp(limits);
   const terms = { replyTo: new Uint8Array(16), answerMs: 1000, totalMs: 1000 };
-  const opened = all.session.connect(terms).then(
+  const opened = all.session.opening.connect(terms).then(
     () => undefined,
     (error: RpcError) => error,
   );
@@ -66,7 +66,7 @@ export function open(
   parts?: SessionTerms["parts"],
 ) {
   const all = setUp(limits, window, parts);
-  all.session.accept({ ...peerGreeting, ...change });
+  all.session.opening.accept({ ...peerGreeting, ...change });
   all.port.sent.length = 0;
   all.host.watched.length = 0;
   return all;

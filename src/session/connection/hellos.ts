@@ -217,7 +217,7 @@ export class Hellos {
     // The names have one length: they travel in error messages, whose size must not vary.
     const shown = incarnation.toString(16).padStart(16, "0");
     const session = sessions.add(port, address, `peer ${shown} over ${port.scheme}`, account);
-    session.accept(greeting);
+    session.opening.accept(greeting);
     this.#accepted.set(nonce, session);
     sessions.tellCredits(session);
     // The peer may be gone, or may have sent another hello since.
@@ -265,7 +265,7 @@ export class Hellos {
     const evict = () => session.end(new Unproven(crowded), { quiet: true });
     this.#leave.set(session, places.take(hello, places.isProven(hello, hello.cookie), evict));
     sessions.services.securityMeter.openHandshakes++;
-    session.secure({ endpoint, hello, message, suite, time }).then(
+    session.opening.secure({ endpoint, hello, message, suite, time }).then(
       () => {
         sessions.services.securityMeter.handshakes++;
         this.#leavePlace(session);
@@ -295,7 +295,7 @@ export class Hellos {
       return session.end(new RpcError({ code: "resource_exhausted", message: full, origin: "remote" }));
     }
     sessions.probeWhenCrowded();
-    session.welcome().then(
+    session.opening.welcome().then(
       () => sessions.tellCredits(session),
       () => {},
     );

@@ -80,7 +80,7 @@ function setUp() {
   /** Brings the session to a step, in each way in which it may come there. */
   const enter = {
     "hello, connector": () => {
-      session.connect(sealed).catch(keep);
+      session.opening.connect(sealed).catch(keep);
       tls.listener?.onFlight(Buffer.of(1));
     },
     "tls, connector": () => {
@@ -88,9 +88,11 @@ function setUp() {
       receive({ kind: frameKind.secure, word: withTerms, body: Buffer.concat([terms, Buffer.of(2)]) });
     },
     "tls, acceptor": () => {
-      session.secure({ endpoint, hello, message: Uint8Array.of(1), suite: "aes-256-gcm", time }).catch(keep);
+      session.opening
+        .secure({ endpoint, hello, message: Uint8Array.of(1), suite: "aes-256-gcm", time })
+        .catch(keep);
     },
-    "welcome, plain": () => void session.connect(times).catch(keep),
+    "welcome, plain": () => void session.opening.connect(times).catch(keep),
     "welcome, sealed": () => {
       enter["tls, connector"]();
       prove();
@@ -98,7 +100,7 @@ function setUp() {
     "greeting, acceptor": () => {
       enter["tls, acceptor"]();
       prove();
-      session.welcome().catch(keep);
+      session.opening.welcome().catch(keep);
     },
   };
   return { host, port, session, tls, failed, receive, prove, enter };

@@ -85,13 +85,15 @@ export interface ConnectTerms {
 export class Opening {
   readonly #session: OpeningSession;
   #step: OpeningStep = "new";
-  #isConnector = false;
+  /** This side has said hello. */
+  isConnector = false;
   /** Set from the first byte of a sealed session until the peer has shown that it has the keys. */
   #tls: ConnectingHandshake | AcceptingHandshake | undefined;
   #totalMs = 0;
   #untilMs = 0;
   #cancelTimer = () => {};
-  #awaitsServices = false;
+  /** The connector's service table has not come yet. */
+  awaitsServices = false;
   /** The number of services, and the edition of health, that this side last reported to the peer. */
   #told = 0;
   #toldHealth = 0;
@@ -110,7 +112,7 @@ export class Opening {
   /** Says hello. Settles when the session is open, or has ended. */
   connect({ replyTo, repeats, answerMs, totalMs, tls }: ConnectTerms): Promise<void> {
     const session = this.#session;
-    this.#isConnector = true;
+    this.isConnector = true;
     this.#totalMs = totalMs;
     this.#untilMs = session.services.realClock.now() + totalMs;
     const opened = this.#settled();
@@ -130,7 +132,7 @@ export class Opening {
 
   /** Answers the hello of a plain session. */
   accept(remote: Greeting): void {
-    this.#awaitsServices = true;
+    this.awaitsServices = true;
     this.#session.begin(remote);
     this.#sayWelcome();
     this.#holdForGreeting();
@@ -139,6 +141,7 @@ export class Opening {
   /** Answers the hello of a sealed session by a TLS handshake. Settles when the peer has proven its identity. */
   secure(tls: AcceptingTls): Promise<void> {
     const proven = this.#settled();
+    this.#session.addressTo(tls.hello);
     this.#enter("tls");
     const { timeoutMs } = this.#handshakes;
     const why = `the handshake took longer than ${timeoutMs} ms`;
@@ -166,7 +169,7 @@ export class Opening {
   readonly #onProof = (proof: TlsProof): void => {
     this.#session.seal(proof);
     // The connector's last flight of TLS has not left yet.
-    if (this.#isConnector) return this.#enter("welcome");
+    if (this.isConnector) return this.#enter("welcome");
     this.#closeTls();
     this.#session.sealOutbox();
     this.#settle(undefined);
@@ -178,16 +181,6 @@ export class Opening {
     this.#closeTls();
     this.#report(reason);
     this.#settle(reason);
-  }
-
-  /** The connector's service table has not come yet. */
-  get awaitsServices(): boolean {
-    return this.#awaitsServices;
-  }
-
-  /** This side has said hello. */
-  get isConnector(): boolean {
-    return this.#isConnector;
   }
 
   /**
@@ -277,7 +270,7 @@ export class Opening {
     const { realClock } = this.#session.services;
     this.#cancelTimer();
     const end = () => this.#session.end(reason(), { quiet: true });
-    this.#cancelTimer = realClock.timer(waitMs, end, !this.#isConnector);
+    this.#cancelTimer = realClock.timer(waitMs, end, !this.isConnector);
   }
 
   #closeTls(): void {
@@ -291,7 +284,7 @@ export class Opening {
     const { peerName: peer, services } = this.#session;
     let refusal: ExchangeRefusal | undefined;
     if (reason instanceof Unproven) refusal = reason.refusal;
-    else if (!this.#isConnector && brokenOff.has(reason.code))
+    else if (!this.isConnector && brokenOff.has(reason.code))
       refusal = { refusal: "protocol", why: reason.plainMessage };
     if (refusal !== undefined) services.securityMeter.onRefused({ ...refusal, peer, identity: undefined });
   }
@@ -402,8 +395,8 @@ export class Opening {
       this.#announced = word;
       return "";
     }
-    if (!this.#awaitsServices || word !== 0) return "an unexpected service table arrived";
-    this.#awaitsServices = false;
+    if (!this.awaitsServices || word !== 0) return "an unexpected service table arrived";
+    this.awaitsServices = false;
     return "";
   }
 
@@ -478,7 +471,7 @@ export class Opening {
 
   #sayWelcome(): void {
     const { services, served } = this.#session;
-    this.#awaitsServices = true;
+    this.awaitsServices = true;
     this.#told = served.services.length;
     const health = services.toldHealth?.();
     this.#toldHealth = health?.edition ?? 0;

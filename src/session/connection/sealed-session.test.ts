@@ -30,7 +30,8 @@ const request = (address: number) => ({
   address,
   replyTo: new Uint8Array(16),
   peerName: "the peer",
-  timeoutMs: 1_000,
+  answerMs: 1_000,
+  totalMs: 1_000,
   served: host.served,
 });
 
@@ -201,7 +202,7 @@ describe("a sealed session", () => {
     accepted.addressTo(peerGreeting);
     accepted.seal(proof());
     accepted.sealOutbox();
-    accepted.welcome().catch(() => undefined);
+    accepted.opening.welcome().catch(() => undefined);
     accepted.end(new RpcError({ code: "unavailable", message: "not any more" }));
     expect(opened()).toMatchObject([
       { frames: [{ kind: frameKind.welcome }] },

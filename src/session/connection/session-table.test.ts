@@ -37,7 +37,8 @@ function open(address: number): Session {
       address,
       replyTo: new Uint8Array(16),
       peerName: `peer ${address}`,
-      timeoutMs: 1_000,
+      answerMs: 1_000,
+      totalMs: 1_000,
       served: host.served,
     })
     .catch(() => undefined);
@@ -166,7 +167,8 @@ describe("the sessions of an engine", () => {
       served: host.served,
       replyTo: new Uint8Array(16),
       peerName: "the peer",
-      timeoutMs: 1_000,
+      answerMs: 1_000,
+      totalMs: 1_000,
     });
     table.onDisconnected(port, 3);
     await expect(connected).rejects.toMatchObject({ fabric: { op: "fi_send", code: 125 } });

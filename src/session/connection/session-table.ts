@@ -8,13 +8,13 @@ import { looksSealed } from "../../security/sealing/sealed-message.ts";
 import { isSealed } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import { frameKind } from "../../wire/frame.ts";
-import type { Greeting } from "../../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, nonceOffset, sessionOffset } from "../../wire/message.ts";
 import { MessageTurns } from "../channel/inbox.ts";
 import type { Heartbeat } from "../liveness/heartbeat.ts";
 import { disconnected } from "../opening/end-reasons.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { Hellos } from "./hellos.ts";
+import type { ConnectTerms } from "./opening.ts";
 import type { Session, SessionTerms } from "./session.ts";
 import { Sessions } from "./sessions.ts";
 
@@ -25,23 +25,15 @@ import { Sessions } from "./sessions.ts";
  */
 const askAfterMs = 25;
 
-/** The peer and the terms of a new session. */
-export interface ConnectRequest {
+/** The peer of a new session, and how it is opened. */
+export interface ConnectRequest extends Omit<ConnectTerms, "tls"> {
   readonly port: Port;
   readonly address: number;
-  /** The raw address at which the peer reaches the port. */
-  readonly replyTo: Uint8Array;
   /** The peer's URL. */
   readonly peerName: string;
-  /** The time limit for the answer to the hello. */
-  readonly timeoutMs: number;
-  /** The time limit for the whole opening, after an answer that does not end it. Default: `timeoutMs`. */
-  readonly totalMs?: number;
   readonly window?: WindowLimits;
   /** The services of this side for the peer. */
   readonly served: OfferedServices;
-  /** The nonce of a former hello that was not answered in time. */
-  readonly repeats?: Greeting["nonce"] | undefined;
   /** The name that the peer of a sealed session must prove. Undefined: the host of its URL. */
   readonly provenName?: string | undefined;
 }
@@ -95,8 +87,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
 
   /** Opens a session towards an address, and settles when it is open. The address is released when the session ends. */
   async connect(request: ConnectRequest): Promise<Session> {
-    const { port, address, peerName, replyTo, repeats, timeoutMs, totalMs, window, served, provenName } =
-      request;
+    const { port, address, peerName, window, served, provenName, answerMs } = request;
     const { security, tls: endpoint } = this.#services;
     const sealed = isSealed(security, port.scheme);
     // The address is in use already.
@@ -110,11 +101,10 @@ export class SessionTable implements PortSink, Iterable<Session> {
     const account = this.#sessions.accounts.own();
     const session = this.#sessions.add(port, address, peerName, account, { window, served });
     const name = () => provenName ?? parseUrl(peerName).host;
-    await session.connect({
-      replyTo,
-      repeats,
-      answerMs: timeoutMs,
-      totalMs: sealed ? (totalMs ?? timeoutMs) : timeoutMs,
+    await session.opening.connect({
+      ...request,
+      // The answer to the hello of a plain session opens it.
+      totalMs: sealed ? request.totalMs : answerMs,
       tls: sealed && endpoint ? { endpoint, name: name(), suites: security?.suites ?? [] } : undefined,
     });
     if (sealed) this.#sessions.proofs.arm();
@@ -125,7 +115,7 @@ export class SessionTable implements PortSink, Iterable<Session> {
   /** The engine serves more services, or its health has changed: all peers are notified. */
   announce(): void {
     for (const session of this) {
-      session.announce();
+      session.opening.announce();
       this.#sessions.tellCredits(session);
     }
   }

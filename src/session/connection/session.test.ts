@@ -454,7 +454,7 @@ describe("an open session", () => {
   it("ends when a peer's limit is too small for what it must be told, and throws nothing", () => {
     const all = setUp();
     all.host.served.services = [["s", Array.from({ length: 1000 }, (_, i) => `method${i}`)]];
-    all.session.accept({ ...peerGreeting, bodyBytes: 0 });
+    all.session.opening.accept({ ...peerGreeting, bodyBytes: 0 });
     expect([all.session.state, all.host.ended[0]?.reason?.code]).toEqual(["ended", "resource_exhausted"]);
     expect(all.kinds()).toEqual([frameKind.goodbye]);
   });

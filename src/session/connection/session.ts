@@ -29,12 +29,12 @@ import { PingState } from "../liveness/ping-state.ts";
 import { Teardown } from "../liveness/teardown.ts";
 import type { EndOptions, PeerObserver, WatchedSession } from "../liveness/watched-session.ts";
 import * as endReason from "../opening/end-reasons.ts";
-import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
+import type { TlsProof } from "../opening/tls-handshake.ts";
 import type { SessionContext } from "./context.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { MethodNumbers } from "./method-numbers.ts";
-import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
+import { Opening, type OpeningSession } from "./opening.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart } from "./session-part.ts";
 
@@ -98,7 +98,7 @@ export class Session implements OpeningSession, OutboxListener {
   isWatched = false;
   readonly #terms: SessionTerms;
   readonly #watch: Heartbeat;
-  readonly #opening = new Opening(this);
+  readonly opening = new Opening(this);
   readonly #teardown: Teardown;
   #name = "";
   readonly #parts: readonly SessionPart[];
@@ -181,27 +181,6 @@ export class Session implements OpeningSession, OutboxListener {
 
   // ---- opening ----------------------------------------------------------------------------------------------------
 
-  /** Says hello. Settles when the session is open, or has ended. */
-  connect(terms: ConnectTerms): Promise<void> {
-    return this.#opening.connect(terms);
-  }
-
-  /** Answers the hello of a plain session. */
-  accept(remote: Greeting): void {
-    this.#opening.accept(remote);
-  }
-
-  /** Answers the hello of a sealed session by a TLS handshake. Settles when the peer has proven its identity. */
-  secure(tls: AcceptingTls): Promise<void> {
-    this.addressTo(tls.hello);
-    return this.#opening.secure(tls);
-  }
-
-  /** Welcomes a peer that has proven its identity. Settles when the peer has greeted this side in return. */
-  welcome(): Promise<void> {
-    return this.#opening.welcome();
-  }
-
   addressTo(path: ReturnPath): void {
     this.path = path;
     this.outbox.addressTo(path);
@@ -236,7 +215,7 @@ export class Session implements OpeningSession, OutboxListener {
   }
 
   takeClearRefusal(offset: number, bytes: number): boolean {
-    if (!this.#opening.awaitsFirstSealed) return false;
+    if (!this.opening.awaitsFirstSealed) return false;
     const view = this.port.slabView;
     const at = offset + messageHeaderBytes;
     if (messageFault(view, offset, bytes) !== "" || frameFault(view, at, offset + bytes) !== "") return false;
@@ -253,7 +232,7 @@ export class Session implements OpeningSession, OutboxListener {
     this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
     this.#limitBodies();
     this.methods.set(remote.services);
-    const parts = [{ frames: this.#opening.openFrames }, this.remoteState, ...this.#parts];
+    const parts = [{ frames: this.opening.openFrames }, this.remoteState, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
       const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
       this.fault(`frame kind ${kind} ${what}`);
@@ -264,7 +243,7 @@ export class Session implements OpeningSession, OutboxListener {
     const { agent, incarnation } = remote;
     if (channels.sessionOpened.hasSubscribers)
       channels.sessionOpened.publish({ peer: this.peerName, agent, incarnation });
-    if (!this.#opening.awaitsServices) this.onServicesKnown();
+    if (!this.opening.awaitsServices) this.onServicesKnown();
   }
 
   /** The peer has sent its service table. */
@@ -304,11 +283,6 @@ export class Session implements OpeningSession, OutboxListener {
 
   get stalledMs(): number {
     return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
-  }
-
-  /** Notifies the peer of services that were added since the session opened, and of services that do not serve. */
-  announce(): void {
-    this.#opening.announce();
   }
 
   /** Notifies the peer of the number of requests that it may have in flight. */
@@ -352,7 +326,7 @@ export class Session implements OpeningSession, OutboxListener {
     if (this.state === "ended") return;
     if (lost === 0) return this.fault("message has a number that was used before");
     this.services.counters.messagesLost += Math.min(lost, mostLostCounted);
-    this.#handlers = frameTable([{ frames: this.#opening.lastWords }], () => {});
+    this.#handlers = frameTable([{ frames: this.opening.lastWords }], () => {});
     this.receive(offset, bytes);
     this.end(new endReason.MessagesLost(this.peerName, lost));
   }
@@ -373,7 +347,7 @@ export class Session implements OpeningSession, OutboxListener {
     if (this.observer !== undefined) this.observer.onHealth(health);
     // The welcome came just before: the connector reads the greeting. An accepting side sends no calls, and keeps no
     // greeting.
-    else if (this.#opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
+    else if (this.opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
       this.remote = { ...this.remote, health };
   }
 
@@ -423,7 +397,7 @@ export class Session implements OpeningSession, OutboxListener {
   /** Ends the session: everything open settles, in both directions. */
   end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
     if (this.state === "ended") return;
-    const { lastWord } = this.#opening;
+    const { lastWord } = this.opening;
     this.state = "ended";
     this.port.unvouch(this.address);
     const teardown = this.#teardown;
@@ -437,13 +411,13 @@ export class Session implements OpeningSession, OutboxListener {
     };
     const silent = quiet || lastWord === undefined;
     const sayLastWord = (touching: boolean): void => {
-      if (lastWord !== undefined) this.#opening.sayLastWord(lastWord, reason, touching);
+      if (lastWord !== undefined) this.opening.sayLastWord(lastWord, reason, touching);
       this.#terms.onGoodbyeSent?.(this, touching);
       close();
     };
     teardown.begin(certain, !quiet, silent ? undefined : sayLastWord);
     if (silent) close();
-    this.#opening.onEnded(reason);
+    this.opening.onEnded(reason);
     if (channels.sessionEnded.hasSubscribers && !this.isStranger)
       channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.#terms.onSessionEnded(this, reason);

@@ -64,7 +64,7 @@ export class StateWatch {
     this.#before(DeadlineWheel.prototype, "arm", (_, item: Timed) => see(item));
     this.#before(Attempt.prototype, "start", see);
     this.#before(OutgoingCalls.prototype, "request", (_, call: OutgoingCall) => see(call));
-    for (const name of ["connect", "accept"] as const) this.#before(Session.prototype, name, see);
+    for (const name of ["takeOnly", "begin"] as const) this.#before(Session.prototype, name, see);
     this.#before(PeerConnection.prototype, "session", (peer) => {
       if (!this.#peers.has(peer)) this.#peers.set(peer, "connecting");
     });

@@ -175,7 +175,8 @@ export class LossyPair {
           replyTo: Buffer.from(`${name}-client`),
           peerName: name,
           served: this.client.host.served,
-          timeoutMs: 1000,
+          answerMs: 1000,
+          totalMs: 1000,
         }),
       reconnect: reconnectField.fallback,
     });
