@@ -10,7 +10,7 @@ import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
 import type { Callee, MetadataListener, RequestTerms } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
-import type { SessionContext } from "../session/connection/context.ts";
+import type { Session } from "../session/connection/session.ts";
 import type { RequestOfItems } from "../session/streams/items-of-call.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
@@ -113,7 +113,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   /** The request of the last attempt lies with the outbox of this session. */
-  onAttemptLeft(_session: SessionContext): void {}
+  onAttemptLeft(_session: Session): void {}
 
   /** The attempt was turned away and is about to move to another session. */
   onAttemptMoved(): void {}

@@ -6,8 +6,8 @@ import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
-import type { SessionContext } from "../session/connection/context.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
+import type { Session } from "../session/connection/session.ts";
 import type { SessionPart } from "../session/connection/session-part.ts";
 import { drainingError, sessionEnded } from "../session/opening/end-reasons.ts";
 import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
@@ -103,7 +103,7 @@ export class SessionPeer {
 export class SessionClients implements SessionPart, SessionSource {
   readonly frames = {};
   readonly openWork = 0;
-  readonly context: SessionContext;
+  readonly context: Session;
   readonly waitForReady = false;
   readonly hasOthers = false;
   #exchange: Exchange | undefined;
@@ -111,7 +111,7 @@ export class SessionClients implements SessionPart, SessionSource {
   #peer: SessionPeer | undefined;
   #endReason: RpcError | undefined;
 
-  constructor(context: SessionContext) {
+  constructor(context: Session) {
     this.context = context;
   }
 

@@ -5,7 +5,7 @@ import { textOf } from "../base/errors/thrown.ts";
 import { boundHere } from "../base/time/detached-context.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { completeWindow } from "../contract/method.ts";
-import type { SessionContext } from "../session/connection/context.ts";
+import type { Session } from "../session/connection/session.ts";
 import { SilenceTimer, type WatchedSide } from "../session/streams/idle-watch.ts";
 import type { ItemWindow } from "../session/streams/item-credits.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
@@ -167,7 +167,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return this.#items;
   }
 
-  override onAttemptLeft(session: SessionContext): void {
+  override onAttemptLeft(session: Session): void {
     const sender = this.#items?.open(session.part(Streams));
     if (this.#silence === undefined && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
       const nowMs = this.method.source.engine.clock.now();

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import { decoded, expectFault, gone, id, open } from "../session/calls/scripted-session.test-support.ts";
-import type { SessionContext } from "../session/connection/context.ts";
 import { FakeCall } from "../session/connection/fake-services.test-support.ts";
+import type { Session } from "../session/connection/session.ts";
 import type { SessionPart } from "../session/connection/session-part.ts";
 import type { Teardown } from "../session/liveness/teardown.ts";
 import { frameHeaderBytes, frameKind } from "../wire/frame.ts";
@@ -19,9 +19,9 @@ class Notes implements SessionPart {
   reason: RpcError | undefined;
   released = 0;
   openWork = 0;
-  readonly #session: SessionContext;
+  readonly #session: Session;
 
-  constructor(session: SessionContext) {
+  constructor(session: Session) {
     this.#session = session;
   }
 

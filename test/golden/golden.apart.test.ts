@@ -8,9 +8,9 @@ import { ExecutedCalls, executedFrames } from "../../src/session/calls/executed-
 import type { OutgoingCalls } from "../../src/session/calls/outgoing-calls.ts";
 import { maxRegions, maxSegments } from "../../src/session/calls/request-regions.ts";
 import { Outbox } from "../../src/session/channel/outbox.ts";
-import type { SessionContext } from "../../src/session/connection/context.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
+import type { Session } from "../../src/session/connection/session.ts";
 import { keepalive } from "../../src/session/liveness/keepalive.ts";
 import type { PeerLink } from "../../src/transfer/control/peer-link.ts";
 import { Borrowing } from "../../src/transfer/handles/borrowing.ts";
@@ -152,7 +152,7 @@ function readExecuted(slabView: DataView, at: number, bodyBytes: number): number
     onExecuted: ({ id }: { id: number }) => read.push(id),
     sendWaiting: () => {},
   };
-  const take = executedFrames(session as unknown as SessionContext, calls as unknown as OutgoingCalls);
+  const take = executedFrames(session as unknown as Session, calls as unknown as OutgoingCalls);
   take(at, bodyBytes, 0, frameKind.executed);
   return read;
 }
@@ -194,7 +194,7 @@ function encoded({ session, nonce, number, frames }: Vector): string {
         outbox,
         state: "open",
       };
-      const calls = new ExecutedCalls(session as unknown as SessionContext);
+      const calls = new ExecutedCalls(session as unknown as Session);
       for (const id of executed) calls.add(id);
       calls.flush();
     } else if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);

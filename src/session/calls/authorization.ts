@@ -7,7 +7,7 @@ import type { SecurityRefusal } from "../../security/security-meter.ts";
 import { methodAt } from "../../transfer/control/control-method.ts";
 import { builtinMethods } from "../../wire/builtin.ts";
 import { noMetadata } from "../../wire/metadata/metadata.ts";
-import type { SessionContext } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 
 /** The reason why a call may not run. Undefined: it may run. Never rejects. */
 export type PendingVerdict = Promise<RpcError | undefined>;
@@ -16,20 +16,20 @@ export type PendingVerdict = Promise<RpcError | undefined>;
  * Decides which methods the peer of one session may call. A session has one if its engine has `allow` or `authorize`.
  */
 export class Authorization {
-  readonly #session: SessionContext;
+  readonly #session: Session;
   readonly #allow: Allow | undefined;
   readonly #authorize: Authorize | undefined;
   /** The verdicts of `allow`, by `service/method`: bounded by the number of methods. */
   readonly #allowed = new Map<string, RpcError | undefined>();
 
   /** Undefined when every call may run. */
-  static of(session: SessionContext): Authorization | undefined {
+  static of(session: Session): Authorization | undefined {
     const { allow, authorize } = session.services.security ?? {};
     if (allow === undefined && authorize === undefined) return undefined;
     return new Authorization(session, allow, authorize);
   }
 
-  private constructor(session: SessionContext, allow: Allow | undefined, authorize: Authorize | undefined) {
+  private constructor(session: Session, allow: Allow | undefined, authorize: Authorize | undefined) {
     this.#session = session;
     this.#allow = allow;
     this.#authorize = authorize;

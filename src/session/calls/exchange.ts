@@ -19,8 +19,8 @@ import { SessionMover } from "../../transfer/sealed/mover.ts";
 import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
-import type { SessionContext } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
+import type { Session } from "../connection/session.ts";
 import type { SessionPart } from "../connection/session-part.ts";
 import type { Teardown } from "../liveness/teardown.ts";
 import { executedFrames } from "./executed-calls.ts";
@@ -30,7 +30,7 @@ import { OutgoingCalls } from "./outgoing-calls.ts";
 
 /** The calls on one session, in both directions. For handlers, transfers and requests it is also the session's peer. */
 export class Exchange implements SessionPart, PeerLink {
-  readonly session: SessionContext;
+  readonly session: Session;
   readonly services: EngineServices;
   readonly account: PeerAccount;
   readonly port: Port;
@@ -43,7 +43,7 @@ export class Exchange implements SessionPart, PeerLink {
   #sealedMover: SessionMover | undefined;
   #sealedOwner: SessionOwner | undefined;
 
-  constructor(session: SessionContext) {
+  constructor(session: Session) {
     const { services, account, port, address } = session;
     this.session = session;
     this.services = services;
@@ -105,7 +105,7 @@ export class Exchange implements SessionPart, PeerLink {
 
   // ---- the peer, for handlers and transfers -----------------------------------------------------------------------
 
-  get state(): SessionContext["state"] {
+  get state(): Session["state"] {
     return this.session.state;
   }
 

@@ -1,6 +1,6 @@
 import type { Flushable } from "../../fabric/progress.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
-import type { SessionContext } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { OutgoingCalls } from "./outgoing-calls.ts";
 
@@ -15,13 +15,13 @@ const mostInFrame = 128;
  */
 export class ExecutedCalls implements Flushable {
   flushQueued = false;
-  readonly #session: SessionContext;
+  readonly #session: Session;
   /** Made with the first call: most sessions have no one-way calls. */
   #body: Uint8Array<ArrayBuffer> | undefined;
   #view: DataView | undefined;
   #count = 0;
 
-  constructor(session: SessionContext) {
+  constructor(session: Session) {
     this.#session = session;
   }
 
@@ -48,7 +48,7 @@ export class ExecutedCalls implements Flushable {
 }
 
 /** Takes the frames that the peer's `ExecutedCalls` sends. */
-export function executedFrames(session: SessionContext, calls: OutgoingCalls): FrameHandler {
+export function executedFrames(session: Session, calls: OutgoingCalls): FrameHandler {
   const view = session.port.slabView;
   return (at, bodyBytes) => {
     if (bodyBytes === 0 || bodyBytes % callBytes !== 0)

@@ -25,9 +25,9 @@ import { errorWord, packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { OfferBody, Outbox } from "../channel/outbox.ts";
-import type { SessionContext } from "../connection/context.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
+import type { Session } from "../connection/session.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { drainingError } from "../opening/end-reasons.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
@@ -51,7 +51,7 @@ const noBytes = new Uint8Array(0);
 
 /** The calls that this side serves in one session. */
 export class IncomingCalls implements OutcomeTaker {
-  readonly #session: SessionContext;
+  readonly #session: Session;
   readonly #peer: PeerLink;
   readonly #view: DataView;
   readonly #outbox: Outbox;
@@ -89,7 +89,7 @@ export class IncomingCalls implements OutcomeTaker {
     throw new Error("sessions have no part that takes streams");
   };
 
-  constructor(session: SessionContext, peer: PeerLink) {
+  constructor(session: Session, peer: PeerLink) {
     this.#session = session;
     this.#peer = peer;
     this.#view = session.port.slabView;
@@ -480,7 +480,7 @@ export const smallInputBytes = 4096;
  * that the input was pulled into, or about the size of the message's body. False when the share has no room for a body
  * in a message.
  */
-function holdBinary({ account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
+function holdBinary({ account }: Session, call: IncomingCall, pulledBytes: number): boolean {
   if (pulledBytes > 0) account.pulls.hold(pulledBytes);
   else if (!account.pulls.take(call.bodyBytes)) return false;
   call.heldBytes = call.bodyBytes;
@@ -488,7 +488,7 @@ function holdBinary({ account }: SessionContext, call: IncomingCall, pulledBytes
 }
 
 /** The memory of the input no longer counts. */
-function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
+function giveBackInput({ account }: Session, call: IncomingCall): void {
   account.decoded.give(call.heapBytes);
   account.pulls.give(call.heldBytes);
   call.heapBytes = 0;
@@ -505,7 +505,7 @@ function unimplemented(method: number): RpcError {
 }
 
 /** Counts a call of a user's method. Control requests are not counted. */
-function recordSuccess(session: SessionContext, call: IncomingCall, method: ServedMethod | undefined): void {
+function recordSuccess(session: Session, call: IncomingCall, method: ServedMethod | undefined): void {
   if (call.isBuiltin) return;
   const { services } = session;
   services.counters.requestsSucceeded++;
@@ -521,14 +521,14 @@ function recordSuccess(session: SessionContext, call: IncomingCall, method: Serv
 }
 
 /** The call's deadline has passed, and its handler has not ended. */
-function countOverdue({ services, served }: SessionContext, call: IncomingCall): void {
+function countOverdue({ services, served }: Session, call: IncomingCall): void {
   services.counters.overdueHandlers++;
   const method = served.methods[call.method]?.path;
   if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
 }
 
 /** Counts, records and reports a failure. Control requests are not counted. */
-function countFailed(session: SessionContext, call: IncomingCall, error: RpcError): void {
+function countFailed(session: Session, call: IncomingCall, error: RpcError): void {
   if (call.isBuiltin) return;
   session.services.counters.requestsFailed++;
   const method = session.served.methods[call.method];
@@ -538,13 +538,13 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
 }
 
 /** The caller receives an error without its data. The server's owner receives the cause. */
-function reportUnsent({ served }: SessionContext, call: IncomingCall, cause: unknown): void {
+function reportUnsent({ served }: Session, call: IncomingCall, cause: unknown): void {
   if (call.isBuiltin) return;
   served.methods[call.method]?.onThrown?.(call, answerError(cause, "an error could not be sent whole"));
 }
 
 function recordFailure(
-  session: SessionContext,
+  session: Session,
   call: IncomingCall,
   metrics: MethodMetrics,
   { code, plainMessage }: RpcError,

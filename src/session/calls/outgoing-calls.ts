@@ -12,11 +12,11 @@ import { parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { OfferBody, Outbox } from "../channel/outbox.ts";
-import type { SessionContext } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
 import type { MethodNumbers } from "../connection/method-numbers.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
+import type { Session } from "../connection/session.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { drainingError, sessionEnded } from "../opening/end-reasons.ts";
 import { answerTooLarge, broken, exhausted, sendError, unsent } from "./call-errors.ts";
@@ -43,7 +43,7 @@ const more = frameFlag.metadata | frameFlag.rendezvous;
 export class OutgoingCalls implements ControlRequestSender {
   readonly services: EngineServices;
   /** The session itself, for its other parts. */
-  readonly context: SessionContext;
+  readonly context: Session;
   readonly #view: DataView;
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
@@ -91,7 +91,7 @@ export class OutgoingCalls implements ControlRequestSender {
   listener: CallEndListener | undefined;
   readonly methods: MethodNumbers;
 
-  constructor(session: SessionContext, peer: PeerLink) {
+  constructor(session: Session, peer: PeerLink) {
     const { window, outbox, offers, services } = session;
     this.services = services;
     this.context = session;
@@ -109,7 +109,7 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.context.peerName;
   }
 
-  get state(): SessionContext["state"] {
+  get state(): Session["state"] {
     return this.context.state;
   }
 

@@ -1,7 +1,7 @@
 import { InFlightWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { PriorityQueue, type Queued, type QueueLimits } from "../../base/flow/priority-queue.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
-import type { SessionContext } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { exhausted } from "./call-errors.ts";
 
@@ -9,11 +9,11 @@ import { exhausted } from "./call-errors.ts";
 export class WindowQueue {
   readonly window: InFlightWindow;
   readonly waiting: WaitingCalls;
-  readonly #session: SessionContext;
+  readonly #session: Session;
   /** Called when waiting calls may find a place. */
   readonly #send: () => void;
 
-  constructor(session: SessionContext, limits: WindowLimits, send: () => void) {
+  constructor(session: Session, limits: WindowLimits, send: () => void) {
     this.#session = session;
     this.#send = send;
     this.window = new InFlightWindow(limits);

@@ -70,7 +70,7 @@ export const sessionPulled = {
 } as const;
 
 /** The session of the bodies. */
-interface BodyContext extends IdentifiedPeer {
+export interface BodyContext extends IdentifiedPeer {
   readonly port: Port;
   readonly address: number;
   readonly state: string;

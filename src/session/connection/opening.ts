@@ -1,5 +1,8 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
+import type { Port } from "../../fabric/port.ts";
+import type { Identity } from "../../security/identity.ts";
+import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
@@ -10,11 +13,14 @@ import {
   parseAnnouncedHealth,
   parseGreeting,
   parseServices,
+  type ReturnPath,
   type ServiceTable,
   type ToldHealth,
 } from "../../wire/handshake.ts";
-import { protocolVersion } from "../../wire/message.ts";
+import { type Nonce, protocolVersion } from "../../wire/message.ts";
 import type { Inbox } from "../channel/inbox.ts";
+import type { Outbox } from "../channel/outbox.ts";
+import type { EndOptions, PeerObserver, WatchedSession } from "../liveness/watched-session.ts";
 import {
   ConnectSilence,
   closedByPeer,
@@ -31,20 +37,32 @@ import {
   type TlsProof,
   type TlsSession,
 } from "../opening/tls-handshake.ts";
-import type { SessionContext } from "./context.ts";
-import { type Body, sessionPulled } from "./incoming-bodies.ts";
-import { sessionBody } from "./rendezvous.ts";
+import type { EngineServices, OfferedServices } from "./engine-services.ts";
+import { type Body, type BodyContext, type IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
+import type { MethodNumbers } from "./method-numbers.ts";
+import { type RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 
 /** The step of a session in state `opening`. docs/design/sessions.md has the table of the steps. */
 export type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
 
 /** The session of an opening. */
-export interface OpeningSession extends SessionContext, TlsSession {
-  readonly port: SessionContext["port"];
-  readonly outbox: SessionContext["outbox"];
+export interface OpeningSession extends TlsSession, BodyContext {
+  readonly port: Port;
+  readonly nonce: Nonce;
+  readonly state: WatchedSession["state"];
+  readonly services: EngineServices;
+  readonly served: OfferedServices;
+  readonly methods: MethodNumbers;
+  readonly path: ReturnPath | undefined;
+  readonly identity: Identity | undefined;
+  readonly ciphers: SessionCiphers | undefined;
+  readonly observer: PeerObserver | undefined;
+  readonly outbox: Outbox;
   readonly inbox: Inbox;
-  end: SessionContext["end"];
+  readonly bodies: IncomingBodies;
+  readonly offers: RendezvousOffers;
+  end(reason: RpcError, how?: EndOptions): void;
   /** Takes only these frames from now on: others are a fault. `when` describes the step in the fault's text. */
   takeOnly(frames: SessionPart["frames"], when: string): void;
   /** The peer has proven its identity: messages that arrive from now on are sealed. */

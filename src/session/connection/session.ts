@@ -30,7 +30,6 @@ import { Teardown } from "../liveness/teardown.ts";
 import type { EndOptions, PeerObserver, WatchedSession } from "../liveness/watched-session.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { TlsProof } from "../opening/tls-handshake.ts";
-import type { SessionContext } from "./context.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { MethodNumbers } from "./method-numbers.ts";
@@ -43,7 +42,7 @@ export interface SessionTerms {
   readonly services: EngineServices;
   readonly watch: Heartbeat;
   /** The kinds of traffic, in the order in which they receive events. */
-  readonly parts: readonly ((session: SessionContext) => SessionPart)[];
+  readonly parts: readonly ((session: Session) => SessionPart)[];
   /** Both sides have greeted each other, and the peer has sent its service table. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
@@ -64,32 +63,54 @@ export class Session implements OpeningSession, OutboxListener {
   readonly port: Port;
   readonly address: number;
   readonly index: number;
+  /** The nonce in messages to this side. */
   readonly nonce: Nonce;
   peerName: string;
   readonly account: PeerAccount;
+  /** The window, as set by the side that opened it. */
   readonly window: WindowLimits;
+  /** The services of this side for the peer. */
   readonly served: OfferedServices;
+  /** The methods of the peer. */
   readonly methods = new MethodNumbers();
   readonly remoteState: PingState = new PingState(this);
+  /** Takes frames for the peer. */
   readonly outbox: Outbox;
   readonly inbox: Inbox = new Inbox(this);
+  /** The bodies of incoming frames. */
   readonly bodies: IncomingBodies;
+  /** Bodies kept for the peer to pull. */
   readonly offers: RendezvousOffers;
+  /** Whether bodies and regions travel sealed. */
   readonly sealing = new BulkSealing();
   state: WatchedSession["state"] = "opening";
+  /** A message is being taken apart: more frames may follow. */
   receiving = false;
+  /** The time of the engine's clock, once read for the present message. -1 when it must be read. */
   readMs = -1;
+  /**
+   * A transfer of this side was refused. The connection has broken, and the session ends after the answer of the
+   * memory's owner.
+   */
   transferRefused = false;
+  /** The return path that the peer has given. Undefined before that. */
   path: ReturnPath | undefined;
+  /** The peer's greeting. Undefined while the session opens. */
   remote: Greeting | undefined;
   isStranger: boolean;
   /** The session is open, and the peer has sent its service table. */
   isIntroduced = false;
+  /**
+   * The identity that the peer has proven. Undefined while the session opens, and for a peer without a proof. Set once,
+   * by what opens the session.
+   */
   identity: Identity | undefined;
   /** The certificates that the peer has proven its identity with. */
   chain: CertificateChain = [];
+  /** The keys of a session with sealed messages, for both directions. */
   ciphers: SessionCiphers | undefined;
   observer: PeerObserver | undefined;
+  /** The longest body both sides take. */
   bodyLimit: number;
   readonly counters: Counters;
   heardMs: number;
@@ -164,12 +185,16 @@ export class Session implements OpeningSession, OutboxListener {
     this.#parts = parts.map((part) => part(this));
   }
 
-  /** The session's part of this class. Throws when the engine's list of parts has no such part. */
+  /** The session's part of this class. Throws when the engine has no such part. Not for the hot path. */
   part<P extends object>(type: abstract new (...args: never[]) => P): P {
     for (const part of this.#parts) if (part instanceof type) return part;
     throw new Error(`sessions have no ${type.name}`);
   }
 
+  /**
+   * A name that both sides derive and no other session has; "" before the path. It derives from the secret numbers in
+   * the session's messages, and does not reveal them.
+   */
   get name(): string {
     if (this.#name === "" && this.path !== undefined) {
       const { nonce, path } = this;
@@ -269,6 +294,7 @@ export class Session implements OpeningSession, OutboxListener {
     return this.outbox.isHolding;
   }
 
+  /** The session has open work from now on, after it had none. */
   watch(): void {
     this.#watch.watch(this);
   }
@@ -277,6 +303,7 @@ export class Session implements OpeningSession, OutboxListener {
     return this.port.heard(this.address);
   }
 
+  /** The heartbeat's time, which advances from tick to tick only. */
   get nowMs(): number {
     return this.#watch.nowMs;
   }
@@ -343,6 +370,7 @@ export class Session implements OpeningSession, OutboxListener {
     for (const part of this.#parts) part.onDraining?.();
   }
 
+  /** The peer reports which of its services do not serve. */
   onHealth(health: ToldHealth): void {
     if (this.observer !== undefined) this.observer.onHealth(health);
     // The welcome came just before: the connector reads the greeting. An accepting side sends no calls, and keeps no
@@ -380,6 +408,7 @@ export class Session implements OpeningSession, OutboxListener {
 
   // ---- the end ----------------------------------------------------------------------------------------------------
 
+  /** The peer broke the protocol: counts the fault, reports it, and ends the session. */
   fault(text: string): void {
     if (this.state === "ended") return;
     this.services.counters.malformed++;

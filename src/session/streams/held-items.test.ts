@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
 import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
-import type { SessionContext } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 import { HeldItems } from "./item-arrivals.ts";
 
 /** Items of `bytes` each, which wait for room in a share of 500 of 1,000. */
@@ -14,7 +14,7 @@ function setUp() {
     account: { pulls: share },
     remote: { bodyStallMs: 400 },
     services: { realClock: clock },
-  } as unknown as SessionContext;
+  } as unknown as Session;
   const held = () => new HeldItems(session, () => void told.push(clock.now() - 1000));
   const item = (name: string, bytes: number) => () => share.take(bytes) && taken.push(name) > 0;
   return { clock, share, told, taken, held, item };

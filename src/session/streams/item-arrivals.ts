@@ -10,8 +10,8 @@ import {
   rendezvousOwner,
 } from "../../wire/frame.ts";
 import { defaultBodyStallMs } from "../../wire/handshake.ts";
-import type { SessionContext } from "../connection/context.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
+import type { Session } from "../connection/session.ts";
 import { type ItemWindow, itemCost, ReceiveCredits } from "./item-credits.ts";
 import type { ItemOrigin, ItemReceiver } from "./item-receiver.ts";
 
@@ -35,7 +35,7 @@ interface Pull {
  * class extends its credits, which saves an object for each open stream.
  */
 export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
-  readonly #session: SessionContext;
+  readonly #session: Session;
   readonly #kind: number;
   readonly #callId: number;
   readonly #owner: ArrivalsOwner;
@@ -57,7 +57,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
 
   /** Grants the whole window to the peer. `kind`: the kind of the item frames. */
   constructor(
-    session: SessionContext,
+    session: Session,
     kind: typeof frameKind.input | typeof frameKind.output,
     callId: number,
     owner: ArrivalsOwner,
@@ -290,13 +290,13 @@ type TakeItem = () => boolean;
  * frames four times as often.
  */
 export class HeldItems implements RoomWaiter {
-  readonly #session: SessionContext;
+  readonly #session: Session;
   readonly #onStillHeld: () => void;
   readonly #attempts: TakeItem[] = [];
   #cancelTimer: (() => void) | undefined;
 
   /** `onStillHeld` notifies the peer that items still wait. */
-  constructor(session: SessionContext, onStillHeld: () => void) {
+  constructor(session: Session, onStillHeld: () => void) {
     this.#session = session;
     this.#onStillHeld = onStillHeld;
   }

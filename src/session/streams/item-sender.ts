@@ -3,8 +3,8 @@ import type { RoomWaiter } from "../../base/flow/byte-budget.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { frameKind, type RendezvousBody } from "../../wire/frame.ts";
 import type { Outbox } from "../channel/outbox.ts";
-import type { SessionContext } from "../connection/context.ts";
 import { inputItems, outputItems } from "../connection/rendezvous.ts";
+import type { Session } from "../connection/session.ts";
 import { itemCost, SendCredits } from "./item-credits.ts";
 
 /** The source of a sender's items. */
@@ -32,7 +32,7 @@ const noRoomToOffer = new Error();
  * object for each open stream.
  */
 export class ItemSender extends SendCredits implements RoomWaiter {
-  readonly #session: SessionContext;
+  readonly #session: Session;
   readonly #turns: SendTurns;
   readonly #kind: typeof frameKind.input | typeof frameKind.output;
   readonly #callId: number;
@@ -50,7 +50,7 @@ export class ItemSender extends SendCredits implements RoomWaiter {
 
   /** `offers` is notified of the items that the peer pulls. */
   constructor(
-    session: SessionContext,
+    session: Session,
     turns: SendTurns,
     kind: typeof frameKind.input | typeof frameKind.output,
     callId: number,

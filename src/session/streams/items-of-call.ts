@@ -5,8 +5,8 @@ import type { MethodKind } from "../../contract/method.ts";
 import type { Schema } from "../../contract/schema.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import { frameKind } from "../../wire/frame.ts";
-import type { SessionContext } from "../connection/context.ts";
 import { inputItems } from "../connection/rendezvous.ts";
+import type { Session } from "../connection/session.ts";
 import { type IdleListener, IdleWatch } from "./idle-watch.ts";
 import { type ArrivalsOwner, ItemArrivals } from "./item-arrivals.ts";
 import type { ItemWindow } from "./item-credits.ts";
@@ -23,7 +23,7 @@ export const directionsOf: Readonly<Partial<Record<MethodKind, ItemDirections>>>
 /** The items of one call on one side: those that arrive, and those that this side sends. */
 abstract class ItemsOfCall implements CallItems, ArrivalsOwner {
   /** Undefined before the request is sent. */
-  protected session: SessionContext | undefined;
+  protected session: Session | undefined;
   /** Undefined while no items may come. */
   protected arrivals: ItemArrivals | undefined;
   /** Undefined: this side sends no items. */
@@ -75,7 +75,7 @@ abstract class ItemsOfCall implements CallItems, ArrivalsOwner {
 
 /** The streams of one session. */
 interface StreamsOfSession {
-  readonly session: SessionContext;
+  readonly session: Session;
   /** The turns in which they send. */
   readonly turns: SendTurns;
 }
@@ -184,14 +184,14 @@ export interface ServedItemsOwner {
 export class CalleeItems extends ItemsOfCall implements ServedItems, ReceiverOwner, IdleListener {
   /** Notified when the call ends, early or by its handler. */
   owner: ServedItemsOwner | undefined;
-  declare protected readonly session: SessionContext;
+  declare protected readonly session: Session;
   readonly #call: IncomingCall;
   readonly #takesInputs: boolean;
   #receiver: ItemReceiver | undefined;
   #idle: IdleWatch | undefined;
   #inputsEnded = false;
 
-  constructor(session: SessionContext, turns: SendTurns, call: IncomingCall, directions: ItemDirections) {
+  constructor(session: Session, turns: SendTurns, call: IncomingCall, directions: ItemDirections) {
     super();
     this.session = session;
     this.#call = call;

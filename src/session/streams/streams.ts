@@ -7,14 +7,14 @@
 import type { CallItems } from "../../call/call-items.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { Exchange } from "../calls/exchange.ts";
-import type { SessionContext } from "../connection/context.ts";
+import type { Session } from "../connection/session.ts";
 import type { FrameHandler, SessionPart } from "../connection/session-part.ts";
 import { SendTurns } from "./item-sender.ts";
 import { CalleeItems } from "./items-of-call.ts";
 
 /** The items of the streams on one session: finds the call that each frame belongs to. */
 export class Streams implements SessionPart {
-  readonly session: SessionContext;
+  readonly session: Session;
   readonly turns: SendTurns;
   /** Streams are calls: the exchange counts them. */
   readonly openWork = 0;
@@ -22,7 +22,7 @@ export class Streams implements SessionPart {
   readonly #view: DataView;
   #exchange: Exchange | undefined;
 
-  constructor(session: SessionContext) {
+  constructor(session: Session) {
     this.session = session;
     this.turns = new SendTurns(session.outbox, session.services.progress);
     this.#view = session.port.slabView;
