@@ -235,6 +235,34 @@ describe("cinnabar disk serve", () => {
     expect(await running.ended).toMatchObject({ status: 143, stderr: "" });
   });
 
+  it("bounds the rate of each host as it is told", async () => {
+    const rates = ["--max-bytes-per-second", "4KiB", "--max-ops-per-second", "1000"];
+    const args = ["--bytes", "1MiB", "--nbd", "rates.sock", "--nvme-tcp", "127.0.0.1:0", ...rates, "--json"];
+    const running = start(["disk", "serve", "rates.img", ...args], { cwd: folder });
+    const told = await serving(running);
+    const client = await NbdClient.open(`nbd+unix:///disk?socket=${join(folder, "rates.sock")}`);
+    await client.read(0, mib);
+    // More than four minutes are to go until the next one, here and over NVMe.
+    const late = client.read(0, mib).then(
+      () => "read",
+      () => "ended",
+    );
+    const queue = await connected(told);
+    expect((await queue.read(0, mib)).status).toBe(0);
+    const later = queue.read(0, 4096).then(
+      () => "read",
+      () => "ended",
+    );
+    running.child.kill("SIGTERM");
+    const { status, stdout, stderr } = await running.ended;
+    expect({ status, stderr }).toEqual({ status: 143, stderr: "" });
+    expect(JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "")).toMatchObject({
+      reads: 2,
+      readBytes: 2 * mib,
+    });
+    expect(await Promise.all([late, later])).toEqual(["ended", "ended"]);
+  });
+
   it("grants queues and connections as it is told", async () => {
     const limits = ["--max-connections", "4", "--max-io-queues", "2"];
     const args = [
@@ -317,6 +345,13 @@ describe("cinnabar disk serve", () => {
     ["a path for NVMe/RDMA", ["a.img", "--nvme-rdma", "a.sock"], 2, /--nvme-rdma must be HOST:PORT/],
     ["a device of others without hosts", ["a.img", "--nvme-rdma", "10.0.0.7:0"], 2, /give --allow-host/],
     ["a port that is too high", ["a.img", "--nbd", "127.0.0.1:70000"], 2, /a port is from 0 to 65535/],
+    [
+      "a rate below a block",
+      ["a.img", "--bytes", "1MiB", "--nbd", "a.sock", "--max-bytes-per-second", "1KiB"],
+      1,
+      /from 4096 to/,
+    ],
+    ["no operations", ["a.img", "--nbd", "a.sock", "--max-ops-per-second", "0"], 2, /from 1 to 1000000000/],
     ["too few connections", ["a.img", "--nbd", "a.sock", "--max-connections", "1"], 2, /from 2 to 65536/],
     ["an interval that is too short", ["a.img", "--nbd", "a.sock", "--every", "1ms"], 2, /at least 100ms/],
     [

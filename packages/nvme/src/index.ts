@@ -38,3 +38,4 @@ export {
 } from "./nvme/target.ts";
 export type { NvmeRdmaOptions } from "./rdma/rdma-server.ts";
 export type { ConnectionCounts, ConnectionLimits } from "./socket/connection-bounds.ts";
+export type { RateCounts, RateLimits } from "./socket/pace.ts";

@@ -75,6 +75,13 @@ it. It never overwrites a file.
                         is one, and so is each connection of NBD. Default: 256.
   --max-io-queues N     How many queues for reads and writes a host of NVMe may have,
                         beside one for administration. Default: 16.
+  --max-bytes-per-second SIZE
+                        How much one host may read and write in a second, through each
+                        of NVMe and each address of NBD. A host of NBD is an address.
+                        Default: no limit.
+  --max-ops-per-second N
+                        How many operations one host may do in a second. Default: no
+                        limit.
   --shared              Other servers have FILE open as well, all with --shared: they
                         are paths to one disk. Otherwise a second one is refused.
   --watch-size          Takes over the size of FILE when it has been made longer, and
@@ -101,6 +108,8 @@ const options = {
   advertise: { type: "string", multiple: true, default: [] as string[] },
   "max-connections": { type: "string" },
   "max-io-queues": { type: "string" },
+  "max-bytes-per-second": { type: "string" },
+  "max-ops-per-second": { type: "string" },
   shared: { type: "boolean", default: false },
   "watch-size": { type: "boolean", default: false },
   every: { type: "string", default: "1s" },
@@ -191,6 +200,10 @@ interface Plan {
   /** Undefined where the package's own limit holds. */
   readonly maxConnections: number | undefined;
   readonly maxIoQueues: number | undefined;
+  readonly rates: {
+    readonly maxBytesPerSecond: number | undefined;
+    readonly maxOperationsPerSecond: number | undefined;
+  };
   readonly everyMs: number;
 }
 
@@ -241,12 +254,18 @@ function planOf(files: readonly string[], values: Values): Plan {
       isReadOnly: values["read-only"],
       uuid: values.uuid,
       isShared: values.shared,
-      bytes: values.bytes === undefined ? undefined : bytes("--bytes", values.bytes),
-      blockBytes: values.block === undefined ? undefined : bytes("--block", values.block),
+      bytes: given(values.bytes, (text) => bytes("--bytes", text)),
+      blockBytes: given(values.block, (text) => bytes("--block", text)),
     },
     advertise: advertised.length === 0 ? undefined : advertised,
     maxConnections: countOf("--max-connections", values["max-connections"], 2, 65_536),
     maxIoQueues: countOf("--max-io-queues", values["max-io-queues"], 1, 1024),
+    rates: {
+      maxBytesPerSecond: given(values["max-bytes-per-second"], (text) =>
+        bytes("--max-bytes-per-second", text),
+      ),
+      maxOperationsPerSecond: countOf("--max-ops-per-second", values["max-ops-per-second"], 1, 1_000_000_000),
+    },
     everyMs,
   };
 }
@@ -265,7 +284,10 @@ function namesOf(files: readonly string[], given: readonly string[]): readonly s
 }
 
 const countOf = (option: string, text: string | undefined, low: number, high: number) =>
-  text === undefined ? undefined : integer(option, text, low, high);
+  given(text, (one) => integer(option, one, low, high));
+
+const given = <T>(text: string | undefined, parse: (text: string) => T): T | undefined =>
+  text === undefined ? undefined : parse(text);
 
 /** @throws UsageError, or CommandError for files that cannot be read. */
 function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
@@ -363,10 +385,10 @@ async function loadNvme(): Promise<Nvme> {
 }
 
 async function listen(nvme: Nvme, disks: readonly Disk[], plan: Plan, served: Served): Promise<void> {
-  const { nqn, advertise, maxConnections, maxIoQueues } = plan;
+  const { nqn, advertise, maxConnections, maxIoQueues, rates } = plan;
   const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: disks.map(({ device }) => device), hosts }];
-  const nvmeOptions = { subsystems, advertise, maxConnections, maxIoQueues };
+  const nvmeOptions = { subsystems, advertise, maxConnections, maxIoQueues, ...rates };
   for (const address of plan.nvmeTcp)
     served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions })));
   if (plan.nvmeRdma.length > 0) {
@@ -378,7 +400,9 @@ async function listen(nvme: Nvme, disks: readonly Disk[], plan: Plan, served: Se
   const tls = plan.nbdTls === undefined ? {} : { tls: plan.nbdTls };
   const exports = new Map(disks.map(({ name, device }) => [name, device]));
   for (const address of plan.nbd)
-    served.servers.push(await reported(() => nvme.serveNbd(exports, { ...address, ...tls, maxConnections })));
+    served.servers.push(
+      await reported(() => nvme.serveNbd(exports, { ...address, ...tls, maxConnections, ...rates })),
+    );
 }
 
 /** What the package refuses is said in one line: a file, a size, an address. */

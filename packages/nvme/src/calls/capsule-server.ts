@@ -201,7 +201,7 @@ class CallQueue implements Queue {
       if (work.bytes > 0 && isFromHost(command)) {
         const fault = faultOfData(command, work.bytes, inCapsule.length, false);
         if (fault !== undefined) return answerOf(command, { status: fault });
-        return answerOf(command, await this.#run(() => work.run(inCapsule), broken));
+        return answerOf(command, await this.#run(work.bytes, () => work.run(inCapsule), broken));
       }
       const bytes = isToHost(command) ? work.bytes : 0;
       if (inCapsule.length > 0 || (bytes > 0 && command.bytes !== bytes))
@@ -219,7 +219,7 @@ class CallQueue implements Queue {
     if (turn !== undefined) await turn;
     const into = this.#buffers.take(bytes);
     try {
-      const completion = await this.#run(() => work.run(into), broken);
+      const completion = await this.#run(work.bytes, () => work.run(into), broken);
       const { data } = completion;
       const answer = this.#answers.take(dataAt.answer + (data?.length ?? 0));
       fillCompletion(answer, command, completion);
@@ -238,7 +238,7 @@ class CallQueue implements Queue {
       if ("code" in work) return answerOf(command, { status: work });
       const completion = await this.#withMemory(work.bytes, call, async (data) => {
         await call.get(memory, data);
-        return () => this.#run(() => work.run(data), broken);
+        return () => this.#run(work.bytes, () => work.run(data), broken);
       });
       return answerOf(command, completion);
     });
@@ -252,7 +252,7 @@ class CallQueue implements Queue {
       const completion = await this.#withMemory(
         work.bytes,
         call,
-        async (into) => () => this.#run(() => work.run(into), broken),
+        async (into) => () => this.#run(work.bytes, () => work.run(into), broken),
       );
       if (completion.data !== undefined) await call.put(completion.data, memory);
       return answerOf(command, completion);
@@ -265,7 +265,7 @@ class CallQueue implements Queue {
       const work = this.#fusedWork(admitted, commands, inCapsule.length, sgl.inCapsule);
       if (!("run" in work)) return answersOf(commands, work);
       const [expected, data] = [inCapsule.subarray(0, work.bytes), inCapsule.subarray(work.bytes)];
-      return answersOf(commands, await this.#run(() => work.run(expected, data), fusedBroken));
+      return answersOf(commands, await this.#run(work.bytes, () => work.run(expected, data), fusedBroken));
     });
   }
 
@@ -277,7 +277,7 @@ class CallQueue implements Queue {
       const completions = await this.#withMemory(2 * work.bytes, call, async (data) => {
         await call.get(memory, data);
         const [expected, written] = [data.subarray(0, work.bytes), data.subarray(work.bytes)];
-        return () => this.#run(() => work.run(expected, written), fusedBroken);
+        return () => this.#run(work.bytes, () => work.run(expected, written), fusedBroken);
       });
       return answersOf(commands, completions);
     });
@@ -359,8 +359,12 @@ class CallQueue implements Queue {
   }
 
   /** Work does not begin when the queue has ended. */
-  async #run<T extends Completion | readonly Completion[]>(work: () => Promise<T>, failed: T): Promise<T> {
-    const done = await this.#state.run(work, failed);
+  async #run<T extends Completion | readonly Completion[]>(
+    bytes: number,
+    work: () => Promise<T>,
+    failed: T,
+  ): Promise<T> {
+    const done = await this.#state.run(bytes, work, failed);
     if (done === undefined) throw queueEnded();
     // The answer leaves before the end of the stream does.
     if ("isLast" in done) setImmediate(() => this.abort());

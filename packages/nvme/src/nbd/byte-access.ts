@@ -1,4 +1,9 @@
-import type { BlockDevice, WriteOptions, WriteZeroesOptions } from "../device/block-device.ts";
+import {
+  type BlockDevice,
+  BlockDeviceError,
+  type WriteOptions,
+  type WriteZeroesOptions,
+} from "../device/block-device.ts";
 import { Changes } from "../device/changes.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
 
@@ -48,7 +53,16 @@ export class ByteAccess {
     );
   }
 
-  writeZeroes(offset: number, bytes: number, options: WriteZeroesOptions): Promise<void> {
+  /**
+   * Zeroes a range. With `onlyFast` its whole blocks are zeroed fast, and up to two parts of blocks at its edges are
+   * written. A range without a whole block fails with `unsupported`: its zeroes cost as much as a write.
+   */
+  async writeZeroes(offset: number, bytes: number, options: WriteZeroesOptions): Promise<void> {
+    if (options.onlyFast && this.ceil(offset) >= this.floor(offset + bytes))
+      throw new BlockDeviceError(
+        "unsupported",
+        "writeZeroes: zeroes of parts of blocks are not faster than a write",
+      );
     return this.#split(
       offset,
       bytes,

@@ -82,8 +82,11 @@ export class NbdClient {
     return this.#socket;
   }
 
-  static async connect(uri: string): Promise<NbdClient> {
-    const socket = connect(pathOf(uri));
+  /** @param localAddress where it comes from, for a server at a port */
+  static async connect(uri: string, localAddress = "127.0.0.1"): Promise<NbdClient> {
+    const { hostname, port } = new URL(uri);
+    const socket =
+      port === "" ? connect(pathOf(uri)) : connect({ host: hostname, port: Number(port), localAddress });
     socket.on("error", () => {});
     await once(socket, "connect");
     return new NbdClient(socket);
@@ -96,10 +99,17 @@ export class NbdClient {
       isStructured = true,
       hasAllocation = true,
       name = "disk",
+      localAddress,
       tls,
-    }: { isStructured?: boolean; hasAllocation?: boolean; name?: string; tls?: ConnectionOptions } = {},
+    }: {
+      isStructured?: boolean;
+      hasAllocation?: boolean;
+      name?: string;
+      localAddress?: string;
+      tls?: ConnectionOptions;
+    } = {},
   ): Promise<NbdClient> {
-    const client = await NbdClient.connect(uri);
+    const client = await NbdClient.connect(uri, localAddress);
     await client.greet();
     if (tls !== undefined) await client.startTls(tls);
     if (isStructured) {

@@ -280,6 +280,97 @@ describe("several disks", () => {
   });
 });
 
+describe("a rate for each host", () => {
+  /** After the first read the host is in debt for more than four minutes. */
+  const slow = { maxBytesPerSecond: 4096 };
+  const read = requestMessage({ type: command.read, bytes: mib });
+
+  it("lets requests wait, which the counts show, over all connections of a host", async () => {
+    const { uri, server } = await serve(nullDevice({ bytes }), slow);
+    const [first, second] = [await NbdClient.open(uri), await NbdClient.open(uri)];
+    expect((await first.read(0, mib)).length).toBe(mib);
+    expect(server.stats()).toMatchObject({ waiting: 0, waitingBytes: 0 });
+    // One request of a connection waits, and what is behind it is not read.
+    first.send(read, read);
+    second.send(read, requestMessage({ type: command.flush }));
+    await expect
+      .poll(() => server.stats())
+      .toMatchObject({ waiting: 2, waitingBytes: 2 * mib, open: 2, reads: 1 });
+    // A client that goes does not wait for its turn, and neither does the end of the server.
+    first.socket.destroy();
+    await expect.poll(() => server.stats()).toMatchObject({ waiting: 1, waitingBytes: mib, open: 1 });
+    await server.close();
+    expect(server.stats()).toMatchObject({ waiting: 0, waitingBytes: 0, open: 0, reads: 1, failed: 0 });
+  });
+
+  it("does not bind another host", async () => {
+    const { server } = await serve(nullDevice({ bytes }), { ...slow, port: 0 });
+    const [one, other] = [
+      await NbdClient.open(server.uri, { localAddress: "127.0.0.1" }),
+      await NbdClient.open(server.uri, { localAddress: "127.0.0.2" }),
+    ];
+    await one.read(0, mib);
+    one.send(read);
+    await expect.poll(() => server.stats().waiting).toBe(1);
+    await other.read(0, mib);
+    expect(server.stats()).toMatchObject({ waiting: 1, reads: 2 });
+  });
+
+  it("lets a write wait before its data are read, and nothing of it is done after the end", async () => {
+    const device = memoryDevice({ bytes });
+    const { uri, server } = await serve(device, slow);
+    const client = await NbdClient.open(uri);
+    expect(await client.errorOf({ type: command.write, bytes: mib }, stamped(mib, 1))).toBe(0);
+    client.send(requestMessage({ type: command.write, bytes: 4096 }), stamped(4096, 2));
+    await expect.poll(() => server.stats()).toMatchObject({ waiting: 1, waitingBytes: 4096, writes: 1 });
+    await server.close();
+    await client.ended();
+    expect(await device.compare(0, stamped(mib, 1))).toBe(true);
+  });
+});
+
+describe("zeroes that must be fast", () => {
+  const fast = { type: command.writeZeroes, flags: 16 };
+  const filled = async (device: BlockDevice) => {
+    await device.write(0, Buffer.alloc(3 * 4096, 7));
+    return device;
+  };
+  const bytesOf = async (device: BlockDevice) => {
+    const all = Buffer.alloc(3 * 4096);
+    await device.read(0, all);
+    return all;
+  };
+  /** Only trims are fast here, and they may leave the blocks as they are. */
+  const slowDevice = () =>
+    withOperation(memoryDevice({ bytes }), {
+      writeZeroes: async (_offset, _bytes, { onlyFast = false } = {}) => {
+        if (onlyFast) throw new BlockDeviceError("unsupported", "slow");
+      },
+    });
+
+  it("zero the edges of their range too, where whole blocks between them are fast", async () => {
+    const device = await filled(memoryDevice({ bytes }));
+    const { uri } = await serve(device);
+    const client = await NbdClient.open(uri);
+    expect(await client.errorOf({ ...fast, offset: 100, bytes: 3 * 4096 - 200 })).toBe(0);
+    const expected = Buffer.alloc(3 * 4096, 7).fill(0, 100, 3 * 4096 - 100);
+    expect((await bytesOf(device)).equals(expected)).toBe(true);
+  });
+
+  it.each([
+    ["parts of one block", memoryDevice, 100, 200],
+    ["parts of two blocks", memoryDevice, 4000, 200],
+    ["whole blocks that are slow", slowDevice, 0, 8192],
+    ["blocks with edges, where whole ones are slow", slowDevice, 100, 10_000],
+  ])("are refused for %s, and nothing changes", async (_, newDevice, offset, length) => {
+    const device = await filled(newDevice({ bytes }));
+    const { uri } = await serve(device);
+    const client = await NbdClient.open(uri);
+    expect(await client.errorOf({ ...fast, offset, bytes: length })).toBe(errno.notSupported);
+    expect((await bytesOf(device)).equals(Buffer.alloc(3 * 4096, 7))).toBe(true);
+  });
+});
+
 describe("requests", () => {
   it("write and read in pieces of any order, and report what takes space", async () => {
     const { uri } = await serve();

@@ -1,8 +1,10 @@
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type Field, integer, resolveNested, resolveOptions, text } from "cinnabar/options";
 import type { BlockDevice } from "../device/block-device.ts";
 import { maxHeldBytes } from "../socket/byte-reader.ts";
 import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
+import { Paces, type RateCounts, type RateLimits, rateFields } from "../socket/pace.ts";
 import { type Connection, SocketServer } from "../socket/socket-server.ts";
 import { Channel } from "./channel.ts";
 import { Exports } from "./exports.ts";
@@ -11,8 +13,11 @@ import { maxNameBytes } from "./protocol.ts";
 import { type NbdTlsOptions, TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
 import { type RequestCounts, Transmission } from "./transmission.ts";
 
-/** The options of `serveNbd`. */
-export interface NbdOptions extends ConnectionLimits {
+/**
+ * The options of `serveNbd`. The rates hold for each host by its address, over all its connections, and for all clients
+ * of a Unix socket together.
+ */
+export interface NbdOptions extends ConnectionLimits, RateLimits {
   /** The name of the export of a single device. Clients that give no name get it, too. Default: `disk`. */
   readonly name?: string | undefined;
   /**
@@ -42,6 +47,7 @@ const maxPathBytes = 93;
 
 const fields = {
   ...limitFields,
+  ...rateFields,
   name: text(1, maxNameBytes / 4),
   path: text(1, maxPathBytes),
   port: integer(0, 65_535),
@@ -51,7 +57,7 @@ const fields = {
 };
 
 /** Counts of an NBD server. */
-export interface NbdStats extends ConnectionCounts {
+export interface NbdStats extends ConnectionCounts, RateCounts {
   /** READ requests since the start. */
   readonly reads: number;
   /** WRITE requests since the start. */
@@ -106,8 +112,9 @@ export async function serveNbd(
     throw new TypeError(`${where}: name is for a single disk: the names of several are the keys of the map`);
   const exports = new Exports(where, disks instanceof Map ? disks : new Map([[name, disks as BlockDevice]]));
   const counts: RequestCounts = { reads: 0, writes: 0, others: 0, failed: 0 };
+  const paces = new Paces(resolved);
   const server = new SocketServer(resolved, (socket, { admit }) =>
-    nbdConnection(socket, exports, { tls, maxBytes: maxBytesPerConnection, counts, admit }),
+    nbdConnection(socket, exports, { tls, maxBytes: maxBytesPerConnection, counts, paces, admit }),
   );
   const address = await server.listen(where, {
     ...(path === undefined ? {} : { path }),
@@ -126,7 +133,7 @@ export async function serveNbd(
   return {
     uri: uris[0] as string,
     uris,
-    stats: () => ({ ...server.counts, ...counts }),
+    stats: () => ({ ...server.counts, ...counts, ...paces.counts }),
     reloadTls() {
       if (tls === undefined) throw new TypeError("reloadTls: the server has no tls");
       tls.reload();
@@ -144,12 +151,15 @@ export function nbdConnection(
     readonly tls?: TlsUpgrade | undefined;
     readonly maxBytes: number;
     readonly counts: RequestCounts;
+    readonly paces?: Paces | undefined;
     /** Takes a place among the connections. */
     readonly admit: () => boolean;
   },
 ): Connection {
   const channel = new Channel(socket, options.tls);
   let transmission: Transmission | undefined;
+  // The address is unknown once the client has gone. All clients of a Unix socket are of this machine.
+  const host = (socket instanceof Socket ? socket.remoteAddress : undefined) ?? "";
   return {
     get isOwed() {
       return channel.reader.isWithinMessage || channel.writer.isPending;
@@ -158,8 +168,10 @@ export function nbdConnection(
       const agreement = await new Handshake(channel, exports, options.admit).run();
       if (agreement !== undefined) {
         channel.reader.maxHeldBytes = maxHeldBytes;
-        transmission = new Transmission(channel.reader, channel.writer, agreement, options);
-        await transmission.run();
+        const pace = options.paces?.take(host);
+        transmission = new Transmission(channel.reader, channel.writer, agreement, { ...options, pace });
+        socket.once("close", () => pace?.look());
+        await transmission.run().finally(() => options.paces?.giveBack(host));
       }
       await channel.writer.end();
     },

@@ -2,6 +2,7 @@ import { type BlockDevice, BlockDeviceError, type Extent } from "../device/block
 import type { ByteReader } from "../socket/byte-reader.ts";
 import type { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
+import type { Pace } from "../socket/pace.ts";
 import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { ByteAccess } from "./byte-access.ts";
 import { type Agreement, allocationContext } from "./handshake.ts";
@@ -68,6 +69,7 @@ export class Transmission {
   readonly #access: ByteAccess;
   readonly #agreement: Agreement;
   readonly #counts: RequestCounts;
+  readonly #pace: Pace | undefined;
   /** Memory of pieces. */
   readonly #memory: Credit;
   readonly #requests = new Credit(maxRequests);
@@ -80,7 +82,12 @@ export class Transmission {
     reader: ByteReader,
     writer: ByteWriter,
     agreement: Agreement,
-    options: { readonly maxBytes: number; readonly counts: RequestCounts },
+    options: {
+      readonly maxBytes: number;
+      readonly counts: RequestCounts;
+      /** The rate of the host. */
+      readonly pace?: Pace | undefined;
+    },
   ) {
     this.#reader = reader;
     this.#writer = writer;
@@ -88,6 +95,7 @@ export class Transmission {
     this.#access = new ByteAccess(agreement.device);
     this.#agreement = agreement;
     this.#counts = options.counts;
+    this.#pace = options.pace;
     this.#memory = new Credit(Math.max(options.maxBytes, pieceBytes));
   }
 
@@ -97,6 +105,9 @@ export class Transmission {
       while (!this.#isEnding && !this.#writer.isGone) {
         const request = await this.#next();
         if (request === undefined || request.type === command.disconnect || this.#isEnding) break;
+        const turn = this.#turnOf(request);
+        if (turn !== undefined) await turn;
+        if (this.#isOver()) break;
         const place = this.#requests.take(1);
         if (place !== undefined) await place;
         if (!(await this.#start(request))) break;
@@ -109,8 +120,17 @@ export class Transmission {
   /** Takes no more requests, and ends the connection when those under way are answered. */
   end(): void {
     this.#isEnding = true;
+    this.#pace?.look();
     void this.#drain().then(() => this.#writer.end());
   }
+
+  /** When the rate of the host lets a request begin. The connection is not read until then. */
+  #turnOf({ type, bytes }: Request): Promise<void> | undefined {
+    const hasData = type === command.read || type === command.write;
+    return this.#pace?.take(hasData ? bytes : 0, this.#isOver);
+  }
+
+  readonly #isOver = (): boolean => this.#isEnding || this.#writer.isGone;
 
   /** Waits until no request is under way: all places are free then. */
   #drain(): Promise<void> {

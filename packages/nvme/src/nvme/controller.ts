@@ -1,6 +1,7 @@
 import { randomBytes, randomInt } from "node:crypto";
 import type { ControllerAuthentication } from "../authentication/controller-side.ts";
 import type { Places } from "../socket/connection-bounds.ts";
+import type { Pace } from "../socket/pace.ts";
 import {
   accessChanged,
   accessLogPage,
@@ -107,6 +108,8 @@ export class Controller {
   readonly id: number;
   readonly host: HostFacts;
   readonly subsystem: SubsystemFacts;
+  /** The rate of its host, over all controllers. Undefined without limits. */
+  readonly pace: Pace | undefined;
   /** Resolves when the controller has ended and no device has work under way for it. */
   readonly ended: Promise<void>;
   readonly #discovery: Discovery;
@@ -148,15 +151,18 @@ export class Controller {
       adminQueue,
       maxIoQueues,
       family = alone,
+      pace,
     }: {
       readonly keepAliveMs: number;
       readonly adminQueue: Queue;
       readonly maxIoQueues: number;
       readonly family?: Controllers;
+      readonly pace?: Pace | undefined;
     },
   ) {
     this.id = id;
     this.host = host;
+    this.pace = pace;
     this.subsystem = subsystem;
     this.#discovery = discovery;
     this.#family = family;

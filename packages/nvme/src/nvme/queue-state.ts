@@ -53,8 +53,15 @@ export class QueueState {
     });
   }
 
-  /** Lets the device work for a queue that is connected, unless it has ended. Undefined where it has. */
-  async run<T>(work: () => Promise<T>, failed: T): Promise<T | undefined> {
+  /**
+   * Lets the device work for a queue that is connected, unless it has ended. Undefined where it has. Work for blocks
+   * waits until the rate of the host lets it begin.
+   *
+   * @param bytes the length of its data
+   */
+  async run<T>(bytes: number, work: () => Promise<T>, failed: T): Promise<T | undefined> {
+    const turn = this.queueId === 0 ? undefined : this.controller?.pace?.take(bytes, this.#hasEnded);
+    if (turn !== undefined) await turn;
     if (!(await this.controller?.mayBegin()) || this.#isGone) return undefined;
     this.#underWay++;
     try {
@@ -67,9 +74,12 @@ export class QueueState {
     }
   }
 
+  readonly #hasEnded = (): boolean => this.#isGone;
+
   /** No command begins any more. */
   abort(): void {
     this.#isGone = true;
+    this.controller?.pace?.look();
     this.#admitted?.authentication?.end();
   }
 

@@ -63,6 +63,29 @@ function stamped(length: number, seed: number): Buffer {
   return data;
 }
 
+describe("a rate for each host", () => {
+  it("lets reads and writes of all its queues wait, and no other host and no command of administration", async () => {
+    const { target, port } = await serve(nullDevice({ bytes }), { maxBytesPerSecond: 4096 });
+    const one = await associate(port, both);
+    const again = await associate(port, both);
+    const other = await associate(port, both, { host: "nqn.2026-11.test:other" });
+    // The host is in debt for more than four minutes then.
+    expect((await one.queue.read(0, mib)).status).toBe(0);
+    expect(target.stats()).toMatchObject({ waiting: 0, waitingBytes: 0 });
+    const waiting = Promise.allSettled([one.queue.read(0, 8192), again.queue.write(0, Buffer.alloc(4096))]);
+    await expect.poll(() => target.stats()).toMatchObject({ waiting: 2, waitingBytes: 12_288 });
+    expect((await other.queue.read(0, mib)).status).toBe(0);
+    expect((await one.control.getProperty(0x1c)).result).toBe(1n);
+    expect(target.stats().namespaces[0]).toMatchObject({ reads: 2, writes: 0 });
+    // What the end of a host or of the target leaves behind does not wait for its turn.
+    again.control.socket.destroy();
+    await expect.poll(() => target.stats()).toMatchObject({ waiting: 1, waitingBytes: 8192, controllers: 2 });
+    await target.close();
+    expect(target.stats()).toMatchObject({ waiting: 0, waitingBytes: 0, controllers: 0 });
+    expect((await waiting).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  });
+});
+
 describe.each([both, none, { header: true, data: false }, { header: false, data: true }])(
   "a target, digests %j",
   (digests) => {

@@ -22,6 +22,7 @@ import {
   type ConnectionLimits,
   limitFields,
 } from "../socket/connection-bounds.ts";
+import { Paces, type RateCounts, type RateLimits, rateFields } from "../socket/pace.ts";
 import { SocketServer } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
 import { Access, accesses, type NvmeAccess } from "./access.ts";
@@ -55,9 +56,10 @@ export interface NvmeSubsystem {
 
 /**
  * The options of `NvmeTarget.open`. A connection is a queue: each host has one for commands of administration, and its
- * I/O queues. The limits of connections are those of NVMe/TCP, and for themselves those of calls.
+ * I/O queues. The limits of connections are those of NVMe/TCP, and for themselves those of calls. The rates hold for
+ * each host by its NQN, over all its connections and transports.
  */
-export interface NvmeTargetBase extends ConnectionLimits {
+export interface NvmeTargetBase extends ConnectionLimits, RateLimits {
   /** What is served, at least one subsystem. */
   readonly subsystems: readonly NvmeSubsystem[];
   /**
@@ -132,6 +134,7 @@ const baseFields = {
   maxIoQueues: integer(1, 1024, 16),
   maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
   ...limitFields,
+  ...rateFields,
   // The queue for administration, and one for blocks.
   maxConnections: integer(2, 65_536, 256),
 };
@@ -149,7 +152,7 @@ export interface NvmeNamespaceStats extends Readonly<NamespaceUsage> {
 }
 
 /** Counts of a target. */
-export interface NvmeTargetStats extends ConnectionCounts {
+export interface NvmeTargetStats extends ConnectionCounts, RateCounts {
   /** Associations with hosts. */
   readonly controllers: number;
   /** I/O queues of all controllers. */
@@ -178,6 +181,7 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #maxIoQueues: number;
   readonly #advertised: readonly Place[] | undefined;
   readonly #calls: ConnectionBounds;
+  readonly #paces: Paces;
   readonly #rdmaServers: RdmaServer[] = [];
   /** The sizes that hosts know. */
   readonly #sizes = new Map<BlockDevice, number>();
@@ -188,7 +192,7 @@ export class NvmeTarget implements AsyncDisposable {
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
-    limits: Complete<Omit<NvmeTargetBase, "subsystems" | "advertise">>,
+    limits: Complete<Omit<NvmeTargetBase, "subsystems" | "advertise" | keyof RateLimits>> & RateLimits,
     advertised: readonly Place[] | undefined,
   ) {
     const { maxBytesPerConnection: maxBytes, maxIoQueues } = limits;
@@ -203,6 +207,7 @@ export class NvmeTarget implements AsyncDisposable {
     );
     this.#maxIoQueues = maxIoQueues;
     this.#calls = new ConnectionBounds(limits);
+    this.#paces = new Paces(limits);
     this.capsules = serveCapsules(connect, this.#calls, maxBytes);
     this.#connection = { connect, maxBytes };
   }
@@ -276,6 +281,7 @@ export class NvmeTarget implements AsyncDisposable {
       refused: sum(({ refused }) => refused),
       controllers: this.#controllers.size,
       ioQueues: [...this.#controllers].reduce((total, { ioQueues }) => total + ioQueues, 0),
+      ...this.#paces.counts,
       namespaces: [...this.#subsystems.values()].flatMap(({ nqn, namespaces }) =>
         [...namespaces.values()].map(({ nsid, usage }) => ({ nqn, nsid, ...usage })),
       ),
@@ -410,7 +416,7 @@ export class NvmeTarget implements AsyncDisposable {
     const discovery = { places, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       ...{ keepAliveMs, adminQueue: queue, maxIoQueues: this.#maxIoQueues },
-      family: this.#family,
+      ...{ family: this.#family, pace: this.#paces.take(host.nqn) },
     });
     if (authentication === undefined) controller.keepPlaces(ioQueues);
     else
@@ -419,7 +425,10 @@ export class NvmeTarget implements AsyncDisposable {
         if (!queue.admit() || controller.keepPlaces(ioQueues) < ioQueues) queue.abort();
       });
     this.#controllers.add(controller);
-    void controller.ended.then(() => this.#controllers.delete(controller));
+    void controller.ended.then(() => {
+      this.#controllers.delete(controller);
+      this.#paces.giveBack(host.nqn);
+    });
     return { controller, queueId: 0, entries, authentication };
   }
 

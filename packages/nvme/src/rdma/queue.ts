@@ -219,16 +219,18 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
     if (isSent) {
       const fault = this.#faultOf(command, bytes, inCapsule);
       if (fault !== undefined) return { status: fault };
-      if (!isKeyed(command)) return this.#state.run(() => work.run(inCapsule), failed);
+      if (!isKeyed(command)) return this.#state.run(bytes, () => work.run(inCapsule), failed);
     } else if (inCapsule.length > 0) return { status: status.sglLength };
     else if (isRead) {
       if (!isKeyed(command)) return { status: status.sglType };
       if (command.bytes !== bytes) return { status: status.sglLength };
     }
-    if (!isSent && !isRead) return this.#state.run(() => work.run(inCapsule), failed);
+    if (!isSent && !isRead) return this.#state.run(bytes, () => work.run(inCapsule), failed);
     const part = await this.#takeMemory(bytes);
     const isThere = isRead || (await this.#fetch(command, part));
-    const completion = isThere ? await this.#state.run(() => work.run(part.buffer), failed) : undefined;
+    const completion = isThere
+      ? await this.#state.run(bytes, () => work.run(part.buffer), failed)
+      : undefined;
     const found = isRead ? completion?.data : undefined;
     if (found === undefined) {
       this.#giveBack(part);
@@ -268,7 +270,7 @@ export class RdmaQueue implements Queue, Transport<Arrived> {
       );
       const [expected, written] = data;
       if (expected === undefined || written === undefined) return undefined;
-      return await this.#state.run(() => work.run(expected, written), fusedBroken);
+      return await this.#state.run(bytes, () => work.run(expected, written), fusedBroken);
     } finally {
       this.#giveBack(part);
     }

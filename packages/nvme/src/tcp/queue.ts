@@ -306,7 +306,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
       release();
       return fetched === "damaged" ? { status: status.transport } : undefined;
     }
-    const completion = await this.#state.run(() => work.run(data), broken);
+    const completion = await this.#state.run(work.bytes, () => work.run(data), broken);
     if (completion?.data === undefined) release();
     else this.#sendData(command, completion.data, release);
     return completion;
@@ -340,7 +340,7 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
         return fusedFaults(fetched.map((one) => (one === "damaged" ? status.transport : undefined)));
       if (fetched.includes("ended")) return undefined;
       const [expected, written] = data as [Buffer, Buffer];
-      return await this.#state.run(() => work.run(expected, written), fusedBroken);
+      return await this.#state.run(work.bytes, () => work.run(expected, written), fusedBroken);
     } finally {
       this.#memory.giveBack(memoryBytes);
     }
