@@ -56,12 +56,8 @@ export interface Awaited {
   onAborted(call: IncomingCall, error: RpcError): void;
   /** The peer of a waiting call was lost. */
   onAbandoned(call: IncomingCall): void;
-}
-
-/** A place among the handlers that may run at once. */
-export interface Place {
-  /** The handler has ended: another handler may begin. */
-  leave(): void;
+  /** The handler that held a place has ended: another handler may begin. */
+  leave?(): void;
 }
 
 /** Codes and messages that a handler receives when its call ends early. */
@@ -134,8 +130,6 @@ export class IncomingCall extends Timed {
   heldBytes = 0;
   /** Notified when the call ends early. Undefined when only the handler must know. */
   awaits: Awaited | undefined = undefined;
-  /** The handler's place while it runs. Undefined when the number of handlers is unbounded. */
-  place: Place | undefined = undefined;
   items: ServedItems | undefined = undefined;
   phase: IncomingPhase = "open";
   wording: EndWording = handlerWording;
@@ -243,9 +237,8 @@ export class IncomingCall extends Timed {
   }
 
   /** The turn has come after `queuedUs`. The handler holds `place` while it runs. */
-  dequeue(queuedUs: number, place: Place & Awaited): void {
+  dequeue(queuedUs: number, place: Awaited): void {
     this.queuedUs = queuedUs;
-    this.place = place;
     this.awaits = place;
     this.wording = handlerWording;
   }

@@ -107,16 +107,11 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** Memory that an attempt granted has come back, or may never come back. */
   onGrantsChanged(): void {}
 
-  /** The items of an attempt, if it has any. The next three methods are called only for attempts with items. */
-  makeItems(_attempt: RequestOfItems): CallItems | undefined {
-    return undefined;
-  }
-
   /** The request of the last attempt lies with the outbox of this session. */
   onAttemptLeft(_session: Session): void {}
 
   /** The attempt was turned away and is about to move to another session. */
-  onAttemptMoved(): void {}
+  onAttemptMoved(_attempt: Attempt): void {}
 
   onAttemptEnded(): void {}
 
@@ -368,12 +363,11 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
-    this.#makeItems();
   }
 
-  #makeItems(): void {
-    const items = this.#call.makeItems(this);
-    if (items !== undefined) this.more().items = items;
+  /** The request opens a stream with these items. */
+  carry(items: CallItems): void {
+    this.more().items = items;
   }
 
   override get again(): boolean {
@@ -443,8 +437,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     super.beginAgain();
     // The identity ends until the attempt is sent elsewhere. The items belonged to the former session.
     this.identity = undefined;
-    this.#call.onAttemptMoved();
-    this.#makeItems();
+    this.#call.onAttemptMoved(this);
   }
 
   // ---- memory that goes along -------------------------------------------------------------------------------------

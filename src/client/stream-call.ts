@@ -10,7 +10,7 @@ import { SilenceTimer, type WatchedSide } from "../session/streams/idle-watch.ts
 import type { ItemWindow } from "../session/streams/item-credits.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
-import { CallerItems, type RequestOfItems } from "../session/streams/items-of-call.ts";
+import { CallerItems } from "../session/streams/items-of-call.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
@@ -162,9 +162,9 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
 
   // ---- attempts ---------------------------------------------------------------------------------------------------
 
-  override makeItems(attempt: RequestOfItems): CallerItems {
+  protected override onLaunch(attempt: Attempt): void {
     this.#items = new CallerItems(attempt, this);
-    return this.#items;
+    attempt.carry(this.#items);
   }
 
   override onAttemptLeft(session: Session): void {
@@ -179,9 +179,10 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     else this.#source?.attach(sender);
   }
 
-  override onAttemptMoved(): void {
+  override onAttemptMoved(attempt: Attempt): void {
     this.#items?.stop();
     this.#source?.detach();
+    this.onLaunch(attempt);
   }
 
   override onAttemptEnded(): void {

@@ -88,7 +88,7 @@ export class Gate {
   end(call: IncomingCall): void {
     this.running.delete(call);
     call.settle({ value: undefined });
-    call.place?.leave();
+    call.awaits?.leave?.();
   }
 
   #start(call: IncomingCall): void {

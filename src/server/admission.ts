@@ -4,7 +4,7 @@ import { PriorityQueue } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Clock } from "../base/time/clock.ts";
 import { type DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
-import type { Awaited, IncomingCall, Place } from "../call/incoming-call.ts";
+import type { Awaited, IncomingCall } from "../call/incoming-call.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import {
   type AdmissionLimits,
@@ -336,7 +336,7 @@ export class Admission {
  *   running   its handler runs, and counts
  *   gone      neither
  */
-export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
+export class AdmittedRequest extends Timed implements Waiting, Awaited {
   readonly call: IncomingCall;
   readonly session: PeerLink;
   /** Undefined once the handler has begun. */

@@ -128,10 +128,10 @@ export class Dispatcher implements ServedMethod, Startable {
     if (input.issues !== undefined) {
       const message = formatIssues("input", input.issues);
       call.settle({ error: remoteError("invalid_argument", message) });
-      return call.place?.leave();
+      return call.awaits?.leave?.();
     }
     // Validation may have taken long: no handler starts for a call that has ended.
-    if (call.phase !== "open") return call.place?.leave();
+    if (call.phase !== "open") return call.awaits?.leave?.();
     call.handler = "here";
     try {
       const result =
@@ -205,7 +205,7 @@ export class Dispatcher implements ServedMethod, Startable {
       } catch (error) {
         this.#onThrown(call, session, error);
       }
-    call.place?.leave();
+    call.awaits?.leave?.();
   }
 
   #onceOver(
@@ -217,13 +217,13 @@ export class Dispatcher implements ServedMethod, Startable {
     void forgotten.then((failure) => {
       if (failure === undefined) return this.onHandlerReturned(call, session, value);
       this.#onForgottenFailed(call, session, failure.error);
-      call.place?.leave();
+      call.awaits?.leave?.();
     });
   }
 
   onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
     this.#onThrown(call, session, error);
-    call.place?.leave();
+    call.awaits?.leave?.();
   }
 
   /** The handler does not see the failure, so every such error is reported to its owner. */

@@ -29,40 +29,32 @@ class ServerMiddlewareCall implements MiddlewareCall {
   readonly side = "server";
   readonly contract: AnyService;
   readonly name: string;
+  readonly method: string;
+  readonly kind: string;
+  readonly idempotent: boolean;
+  readonly peer: string;
+  readonly identity: Identity | undefined;
+  readonly isConfidential: boolean;
   input: unknown;
-  readonly #method: AnyMethod;
   readonly #call: HandlerCall;
 
-  constructor(contract: AnyService, name: string, method: AnyMethod, input: unknown, call: HandlerCall) {
+  constructor(
+    contract: AnyService,
+    name: string,
+    { kind, idempotent }: AnyMethod,
+    input: unknown,
+    call: HandlerCall,
+  ) {
     this.contract = contract;
     this.name = name;
+    this.method = call.method;
+    this.kind = kind;
+    this.idempotent = idempotent;
+    this.peer = call.peer;
+    this.identity = call.identity;
+    this.isConfidential = call.isConfidential;
     this.input = input;
-    this.#method = method;
     this.#call = call;
-  }
-
-  get method(): string {
-    return this.#call.method;
-  }
-
-  get kind(): string {
-    return this.#method.kind;
-  }
-
-  get idempotent(): boolean {
-    return this.#method.idempotent;
-  }
-
-  get peer(): string {
-    return this.#call.peer;
-  }
-
-  get identity(): Identity | undefined {
-    return this.#call.identity;
-  }
-
-  get isConfidential(): boolean {
-    return this.#call.isConfidential;
   }
 
   get signal(): AbortSignal {

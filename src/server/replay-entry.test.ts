@@ -11,12 +11,9 @@ const late = new RpcError({ code: "deadline_exceeded", message: "late" });
 function setUp() {
   const answers: Outcome[] = [];
   const services = new FakeServices();
-  const session = {
-    services,
-    clock: services.clock,
-    takeOutcome: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
-  } as unknown as PeerLink;
-  const request = () => new IncomingCall(session, 1, 0);
+  const session = { services, clock: services.clock } as unknown as PeerLink;
+  const takeOutcome = (_: IncomingCall, outcome: Outcome) => void answers.push(outcome);
+  const request = () => new IncomingCall({ takeOutcome }, 1, 0);
   const first = request();
   const entry = new ReplayEntry({ onEntryEnded() {} }, session, first, 1n, 1);
   entry.call.handler = "here";

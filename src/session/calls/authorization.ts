@@ -1,7 +1,7 @@
 import { type RpcError, remoteError, rpcErrorFields } from "../../base/errors/rpc-error.ts";
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import { runDetached } from "../../base/time/detached-context.ts";
-import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { Allow, Authorize } from "../../security/authorization-options.ts";
 import type { SecurityRefusal } from "../../security/security-meter.ts";
 import { methodAt } from "../../transfer/control/control-method.ts";
@@ -129,7 +129,7 @@ export class Authorization {
 
 /**
  * Continues a call when it may run. Until then the bytes of its body count in the peer's share. Only `goOn` keeps the
- * body, so a call that ends before its verdict keeps nothing.
+ * body. The verdict may never come, so a call that ends before drops `goOn`.
  */
 export function onceAuthorized(
   call: IncomingCall,
@@ -138,46 +138,21 @@ export function onceAuthorized(
   bodyBytes: number,
   goOn: () => void,
 ): void {
-  const held = new HeldBack(share, bodyBytes, goOn);
-  call.awaits = held;
-  void verdict.then((refused) => held.onVerdict(call, refused));
-}
-
-/** A call that waits for its verdict, which may never come. */
-class HeldBack implements Awaited {
-  readonly #share: ByteShare;
-  readonly #bodyBytes: number;
-  /** Undefined once the call has ended or continued. */
-  #goOn: (() => void) | undefined;
-
-  constructor(share: ByteShare, bodyBytes: number, goOn: () => void) {
-    this.#share = share;
-    this.#bodyBytes = bodyBytes;
-    this.#goOn = goOn;
-    share.hold(bodyBytes);
-  }
-
-  onVerdict(call: IncomingCall, refused: RpcError | undefined): void {
-    const goOn = this.#goOn;
-    if (goOn === undefined) return;
-    this.#letGo();
+  const held = { goOn: goOn as (() => void) | undefined };
+  const letGo = (): void => {
+    held.goOn = undefined;
+    share.give(bodyBytes);
+  };
+  share.hold(bodyBytes);
+  call.awaits = { onAborted: letGo, onAbandoned: letGo };
+  void verdict.then((refused) => {
+    const next = held.goOn;
+    if (next === undefined) return;
+    letGo();
     call.awaits = undefined;
-    if (refused === undefined) goOn();
+    if (refused === undefined) next();
     else call.settle({ error: refused });
-  }
-
-  onAborted(): void {
-    this.#letGo();
-  }
-
-  onAbandoned(): void {
-    this.#letGo();
-  }
-
-  #letGo(): void {
-    this.#goOn = undefined;
-    this.#share.give(this.#bodyBytes);
-  }
+  });
 }
 
 function isPromiseLike(value: unknown): value is PromiseLike<unknown> {

@@ -8,7 +8,7 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Clock } from "../../base/time/clock.ts";
-import type { IncomingCall, Outcome } from "../../call/incoming-call.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { Port } from "../../fabric/port.ts";
 import { GrantedRegions } from "../../memory/granted-regions.ts";
 import type { Identity } from "../../security/identity.ts";
@@ -152,10 +152,6 @@ export class Exchange implements SessionPart, PeerLink {
    */
   request(method: number, input: unknown, options?: ControlRequestOptions): Promise<unknown> {
     return new ControlRequest(this.outgoing, method, input, options).promise;
-  }
-
-  takeOutcome(call: IncomingCall, outcome: Outcome): void {
-    this.incoming.takeOutcome(call, outcome);
   }
 
   onOverdue(call: IncomingCall): void {

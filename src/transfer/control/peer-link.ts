@@ -5,7 +5,7 @@ import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
 import type { CallOperations } from "../../call/call-operations.ts";
-import type { OutcomeTaker } from "../../call/incoming-call.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { GrantedRegions } from "../../memory/granted-regions.ts";
@@ -40,7 +40,7 @@ export interface LinkServices {
  * One peer, as handlers and transfers see it: its identity, its grants, and the way to send it requests. A session
  * implements this. Code that serves a peer or sends it requests needs no more of the session.
  */
-export interface PeerLink extends OutcomeTaker {
+export interface PeerLink {
   readonly port: Port;
   readonly address: number;
   readonly clock: Clock;
@@ -69,7 +69,8 @@ export interface PeerLink extends OutcomeTaker {
   readonly sealedOwner?: SealedOwner | undefined;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
-  onOverdue(call: Parameters<NonNullable<OutcomeTaker["onOverdue"]>>[0]): void;
+  /** The deadline of a call of the peer has passed, and its handler has not ended. */
+  onOverdue(call: IncomingCall): void;
   /**
    * The refusal of a method, `service/method`, or of a control request of that name; undefined if the peer may call it.
    */
