@@ -314,8 +314,11 @@ export class IncomingCalls implements OutcomeTaker {
     this.find(callId)?.onCancelled();
   };
 
-  onOverdue(call: IncomingCall): void {
-    countOverdue(this.#session, call);
+  onOverdue({ method, id: callId }: IncomingCall): void {
+    const { services, served } = this.#session;
+    services.counters.overdueHandlers++;
+    if (channels.overdue.hasSubscribers)
+      channels.overdue.publish({ method: served.methods[method]?.path, callId });
   }
 
   takeOutcome(call: IncomingCall, outcome: Outcome): void {
@@ -518,13 +521,6 @@ function recordSuccess(session: Session, call: IncomingCall, method: ServedMetho
   method.metrics.record(okNumber, tookMs);
   if (tookMs >= services.metrics.toldFromMs)
     reportIncoming(services.metrics, call, method.metrics.method, session, tookMs, "ok");
-}
-
-/** The call's deadline has passed, and its handler has not ended. */
-function countOverdue({ services, served }: Session, call: IncomingCall): void {
-  services.counters.overdueHandlers++;
-  const method = served.methods[call.method]?.path;
-  if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
 }
 
 /** Counts, records and reports a failure. Control requests are not counted. */

@@ -97,7 +97,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.context = session;
     this.methods = session.methods;
     this.#view = session.port.slabView;
-    this.#queue = new WindowQueue(session, window, () => this.sendWaiting());
+    this.#queue = new WindowQueue(session, window);
     this.window = this.#queue.window;
     this.waiting = this.#queue.waiting;
     this.#outbox = outbox;
@@ -140,8 +140,14 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /** The peer grants the number of requests that it takes from now on. */
-  readonly onCredits: FrameHandler = (at) =>
-    this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
+  readonly onCredits: FrameHandler = (at) => {
+    const credits = this.#view.getUint32(at + 12, true);
+    const most = this.#firstBuiltin;
+    if (credits === 0 || credits > most)
+      return this.context.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
+    this.window.grant(credits);
+    this.sendWaiting();
+  };
 
   /** Calls without a terminal frame: awaited ones, and ones that their callers have given up. */
   get size(): number {

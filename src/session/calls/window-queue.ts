@@ -10,12 +10,9 @@ export class WindowQueue {
   readonly window: InFlightWindow;
   readonly waiting: WaitingCalls;
   readonly #session: Session;
-  /** Called when waiting calls may find a place. */
-  readonly #send: () => void;
 
-  constructor(session: Session, limits: WindowLimits, send: () => void) {
+  constructor(session: Session, limits: WindowLimits) {
     this.#session = session;
-    this.#send = send;
     this.window = new InFlightWindow(limits);
     this.waiting = new WaitingCalls({ maxCalls: limits.maxWaiting, maxBytes: limits.maxWaitingBytes });
   }
@@ -59,14 +56,6 @@ export class WindowQueue {
     const { maxWaiting, maxWaitingBytes } = this.window.limits;
     const { size, bytes } = this.waiting;
     return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
-  }
-
-  /** The peer grants `credits` requests, and never more than `most` are used. */
-  onCredits(credits: number, most: number): void {
-    if (credits === 0 || credits > most)
-      return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
-    this.window.grant(credits);
-    this.#send();
   }
 }
 
