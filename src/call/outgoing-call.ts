@@ -73,37 +73,24 @@ export interface RequestTerms {
 }
 
 /** Fields that few calls need, made on demand. */
-export interface Extras {
+export class Extras {
   /** Regions and rendezvous bodies that travelled with the request. */
-  grants: Grant[];
-  observers: CallObserver[];
+  grants: Grant[] = noGrants;
+  observers: CallObserver[] = noObservers;
   /** The block of metadata of the request. */
-  metadata: Uint8Array | undefined;
+  metadata: Uint8Array | undefined = undefined;
   /** The identity by which the peer recognises another attempt. Undefined: the request is sent once. */
-  identity: CallIdentity | undefined;
-  items: CallItems | undefined;
+  identity: CallIdentity | undefined = undefined;
+  items: CallItems | undefined = undefined;
   /** The headers that the server sent before its first item and its answer. */
-  headers: Metadata | undefined;
-  onHeaders: MetadataListener | undefined;
-  onTrailers: MetadataListener | undefined;
+  headers: Metadata | undefined = undefined;
+  onHeaders: MetadataListener | undefined = undefined;
+  onTrailers: MetadataListener | undefined = undefined;
   /** The entry in the queue of the session while the call waits for a place in the window. */
-  queued: Queued | undefined;
+  queued: Queued | undefined = undefined;
   /** The body was too long for a message, and is offered to the peer. */
-  offersBody: boolean;
+  offersBody = false;
 }
-
-const noExtras = (): Extras => ({
-  grants: noGrants,
-  observers: noObservers,
-  metadata: undefined,
-  identity: undefined,
-  items: undefined,
-  headers: undefined,
-  onHeaders: undefined,
-  onTrailers: undefined,
-  queued: undefined,
-  offersBody: false,
-});
 
 /** One call on the caller's side. Subclasses define what the phases mean to the caller. */
 export abstract class OutgoingCall extends MadeCall {
@@ -153,11 +140,8 @@ export abstract class OutgoingCall extends MadeCall {
   }
 
   override get unsentPhase(): UnsentPhase | undefined {
-    return this.id === 0 && this.phase === "connecting"
-      ? "connecting"
-      : this.id === 0
-        ? "waiting"
-        : undefined;
+    if (this.id !== 0) return undefined;
+    return this.phase === "connecting" ? "connecting" : "waiting";
   }
 
   /** True for another attempt at a call that began before the drain: a draining engine still sends it. */
@@ -181,7 +165,7 @@ export abstract class OutgoingCall extends MadeCall {
   }
 
   protected more(): Extras {
-    this.extras ??= noExtras();
+    this.extras ??= new Extras();
     return this.extras;
   }
 

@@ -168,7 +168,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   override onAttemptLeft(session: Session): void {
-    const sender = this.#items?.open(session.part(Streams));
+    const sender = this.#items?.open(session, session.part(Streams).turns);
     if (this.#silence === undefined && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
       const nowMs = this.method.source.engine.clock.now();
       this.#silence = new SilenceTimer(this.terms.idleTimeoutMs, this.framesReceived, nowMs);

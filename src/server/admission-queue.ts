@@ -9,12 +9,6 @@ export interface Waiting extends Queued {
   readonly queuedMs: number;
 }
 
-/** The result of `take`: the next request to run, and the requests that had waited too long. */
-export interface Taken<T> {
-  readonly next: T;
-  readonly stale: readonly T[];
-}
-
 /**
  * A queue that has not been empty for this many targets is not a burst. As in CoDel, which has a target of 5 % of the
  * interval.
@@ -67,9 +61,9 @@ export class AdmissionQueue<T extends Waiting> {
 
   /**
    * Takes the oldest request of a priority. In a standing queue it skips requests older than the target, except the
-   * last. All returned requests have left the queue. The queue of that priority must not be empty.
+   * last: they are `stale`. All returned requests have left the queue. The queue of that priority must not be empty.
    */
-  take(priority: Priority, nowMs: number): Taken<T> {
+  take(priority: Priority, nowMs: number): { readonly next: T; readonly stale: readonly T[] } {
     const { waiting } = this;
     const { targetQueueMs } = this.limits;
     const stands = priority !== "control" && nowMs - this.#standingMs >= this.#intervalMs;

@@ -201,9 +201,6 @@ export class Admission {
     method.start(call, session, input);
   }
 
-  /** A waiting request begins when another handler ends, but not inside that handler's async context. */
-  readonly #beginNext = (request: AdmittedRequest, nowMs: number): void => this.#begin(request, nowMs);
-
   #vacate(request: AdmittedRequest): void {
     request.state = "gone";
     if (this.#closed) return;
@@ -239,7 +236,7 @@ export class Admission {
     if (next === undefined || next.state !== "waiting") return next !== undefined;
     const leftMs = next.call.deadlineMs - nowMs;
     const leastMs = next.method.times.leastMs(nowMs);
-    if (leftMs >= leastMs) this.#beginNext(next, nowMs);
+    if (leftMs >= leastMs) this.#begin(next, nowMs);
     else
       this.#reject(
         next,

@@ -276,19 +276,6 @@ export class ItemReceiver implements ItemReader {
 /** The number of taken places at the front that are kept before the rest moves. */
 const compactAt = 1024 * entries;
 
-/** Lets the items of a stream be iterated once. A second loop would receive no items, or share them with the first. */
-export abstract class IteratedOnce {
-  #isIterated = false;
-
-  /** @throws TypeError the second time. To continue after a loop, call `next()`. */
-  [Symbol.asyncIterator](): this {
-    if (this.#isIterated)
-      throw new TypeError("a stream can be iterated once, and this one has been: call its next() to read on");
-    this.#isIterated = true;
-    return this;
-  }
-}
-
 /** The source of items for a consumer: a receiver, or a wrapper of one. */
 export interface ItemReader {
   next(): Promise<IteratorResult<unknown, undefined>>;
@@ -296,16 +283,21 @@ export interface ItemReader {
   return(): Promise<IteratorResult<unknown, undefined>>;
 }
 
-/** The items of a stream for its consumer. */
-export class Items<Reader extends ItemReader = ItemReader>
-  extends IteratedOnce
-  implements AsyncIterableIterator<unknown>
-{
+/** The items of a stream for its consumer. A second loop would receive no items, or share them with the first. */
+export class Items<Reader extends ItemReader = ItemReader> implements AsyncIterableIterator<unknown> {
   protected readonly reader: Reader;
+  #isIterated = false;
 
   constructor(reader: Reader) {
-    super();
     this.reader = reader;
+  }
+
+  /** @throws TypeError the second time. To continue after a loop, call `next()`. */
+  [Symbol.asyncIterator](): this {
+    if (this.#isIterated)
+      throw new TypeError("a stream can be iterated once, and this one has been: call its next() to read on");
+    this.#isIterated = true;
+    return this;
   }
 
   next(): Promise<IteratorResult<unknown, undefined>> {

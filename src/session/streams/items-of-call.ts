@@ -1,8 +1,7 @@
 import { type RpcError, remoteError } from "../../base/errors/rpc-error.ts";
 import type { CallItems, ServedItems } from "../../call/call-items.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
-import type { MethodKind } from "../../contract/method.ts";
-import type { Schema } from "../../contract/schema.ts";
+import type { AnyMethod, MethodKind } from "../../contract/method.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { inputItems } from "../connection/rendezvous.ts";
@@ -73,13 +72,6 @@ abstract class ItemsOfCall implements CallItems, ArrivalsOwner {
   }
 }
 
-/** The streams of one session. */
-interface StreamsOfSession {
-  readonly session: Session;
-  /** The turns in which they send. */
-  readonly turns: SendTurns;
-}
-
 /** The request that a caller's items belong to. */
 export interface RequestOfItems {
   readonly id: number;
@@ -108,7 +100,7 @@ export class CallerItems extends ItemsOfCall {
   }
 
   /** The request lies with the outbox: grants the outputs. Inputs may follow. */
-  open({ session, turns }: StreamsOfSession): ItemSender | undefined {
+  open(session: Session, turns: SendTurns): ItemSender | undefined {
     const { receiver, terms } = this.#stream;
     const { directions, window } = terms;
     this.session = session;
@@ -168,13 +160,6 @@ export class CallerItems extends ItemsOfCall {
   }
 }
 
-/** The terms of the items of a handler's call. */
-export interface ServedItemTerms {
-  readonly items: Schema;
-  readonly window: ItemWindow;
-  readonly idleTimeoutMs: number;
-}
-
 /** The sender of the items of a handler's call. */
 export interface ServedItemsOwner {
   onCallEnded(): void;
@@ -200,7 +185,7 @@ export class CalleeItems extends ItemsOfCall implements ServedItems, ReceiverOwn
   }
 
   /** The handler starts: grants the inputs and returns them. Undefined when the caller sends no items. */
-  start({ items, window, idleTimeoutMs }: ServedItemTerms): Items | undefined {
+  start({ items, window, idleTimeoutMs }: AnyMethod): Items | undefined {
     if (!this.#takesInputs) return undefined;
     const receiver = new ItemReceiver(items, this, true);
     this.#receiver = receiver;
