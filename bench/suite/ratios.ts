@@ -225,6 +225,16 @@ const block = (name: string, subject: string, beside: string): Definition => ({
 
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  ...["fastify", "connect-node"].map((peer) => ({
+    name: `http.unary.ops_vs_${peer.replace("-", "_")}`,
+    ours: ["cinnabar.http.unary.ops"],
+    theirs: [`${peer}.http.unary.ops`],
+  })),
+  {
+    name: "http.upload.gbps_vs_node",
+    ours: ["cinnabar.http.upload.gbps"],
+    theirs: ["node.http.upload.gbps"],
+  },
   block("qd32_vs_grpc", "shm", "grpc-tcp"),
   block("qd32_vs_net", "shm", "net-tcp"),
   block("tcp_qd32_vs_net", "tcp", "net-tcp"),

@@ -17,6 +17,7 @@ import { company, crowd } from "./company.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
+import { http } from "./http.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
 import { linuxDisk } from "./linux-disk.ts";
@@ -73,6 +74,7 @@ export const workloads: readonly Workload[] = [
   crowd,
   cold,
   webBeside,
+  http,
   stall,
   overload,
   lanes,
