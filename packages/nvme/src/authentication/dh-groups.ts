@@ -58,12 +58,12 @@ export class DhExchange {
   readonly value: Buffer;
   readonly #group: Exclude<NvmeDhGroup, "null">;
   readonly #host: string;
-  readonly #exponent: Uint8Array;
+  readonly #key: Uint8Array;
 
-  private constructor(group: Exclude<NvmeDhGroup, "null">, host: string, { power, exponent }: DhPower) {
+  private constructor(group: Exclude<NvmeDhGroup, "null">, host: string, { power, key }: DhPower) {
     this.#group = group;
     this.#host = host;
-    this.#exponent = exponent;
+    this.#key = key;
     this.value = Buffer.alloc(dhValueBytes(group));
     this.value.set(power, this.value.length - power.length);
   }
@@ -83,7 +83,8 @@ export class DhExchange {
   }
 
   /**
-   * The shared secret, as long as the prime. Undefined for an invalid public value: 0, 1, or at least the prime - 1.
+   * The shared secret, as long as the prime. Undefined for an invalid public value: 0, 1, at least the prime - 1, and
+   * with OpenSSL 3.0 one that is no power of the base.
    *
    * @throws as `dhThread.compute`.
    */
@@ -95,7 +96,7 @@ export class DhExchange {
       (value.subarray(0, -1).equals(prime.subarray(0, -1)) && (value.at(-1) ?? 0) >= (prime.at(-1) ?? 0) - 1);
     const isTooSmall = value.subarray(0, -1).every((byte) => byte === 0) && (value.at(-1) ?? 0) < 2;
     if (value.length !== prime.length || isTooLarge || isTooSmall) return undefined;
-    const { power } = await dhThread.compute(this.#host, { prime, exponent: this.#exponent, value }, signal);
-    return Buffer.from(power);
+    const { power } = await dhThread.compute(this.#host, { key: this.#key, value }, signal);
+    return power.length === 0 ? undefined : Buffer.from(power);
   }
 }

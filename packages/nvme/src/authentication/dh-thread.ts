@@ -1,16 +1,12 @@
 import { Worker } from "node:worker_threads";
 
 /** A power in a group: that of a new exponent to the base 2, or that of a known exponent to a value. */
-export interface DhOrder {
-  readonly prime: Buffer;
-  readonly exponent?: Uint8Array;
-  readonly value?: Uint8Array;
-}
+export type DhOrder = { readonly prime: Buffer } | { readonly key: Uint8Array; readonly value: Uint8Array };
 
-/** A power, and its exponent. Numbers are big-endian. */
+/** A power, big-endian, and its exponent as a private key in PKCS #8. The power is empty where the value is invalid. */
 export interface DhPower {
   readonly power: Uint8Array;
-  readonly exponent: Uint8Array;
+  readonly key: Uint8Array;
 }
 
 type Outcome = (DhPower & { readonly tookMs: number }) | { readonly error: string };
@@ -21,18 +17,65 @@ interface Job {
   readonly settle: (outcome: Outcome) => void;
 }
 
-/** The program of the thread. It is a text, so that a bundle of the package needs no file for it. */
+/**
+ * The program of the thread. It is a text, so that a bundle of the package needs no file for it.
+ *
+ * It does without `createDiffieHellman`, which looks from Node 24 on whether the number is a prime: twelve seconds for
+ * 6144 bits. Keys as objects go without that. Public values are in them as SubjectPublicKeyInfo: a SEQUENCE of the
+ * group, which is a SEQUENCE, and of a BIT STRING that has an INTEGER.
+ */
 const program = `
-const { createDiffieHellman } = require("node:crypto");
+const { createPrivateKey, createPublicKey, diffieHellman, generateKeyPairSync } = require("node:crypto");
 const { parentPort } = require("node:worker_threads");
-parentPort.on("message", ({ prime, exponent, value }) => {
+
+/** The contents of the item of DER that begins at \`at\`, and where it ends. */
+function itemAt(der, at) {
+  const long = der[at + 1] > 127 ? der[at + 1] - 128 : 0;
+  const start = at + 2 + long;
+  const end = start + (long === 0 ? der[at + 1] : der.readUIntBE(at + 2, long));
+  return { contents: der.subarray(start, end), end };
+}
+
+function itemOf(tag, ...contents) {
+  const bytes = Buffer.concat(contents);
+  return Buffer.concat([Buffer.from([tag, 0x82, bytes.length >> 8, bytes.length & 255]), bytes]);
+}
+
+const groupOf = (spki) => spki.subarray(0, itemAt(spki, 0).end);
+
+function valueOf(publicKey) {
+  const { contents: spki } = itemAt(publicKey.export({ type: "spki", format: "der" }), 0);
+  const { contents: bits } = itemAt(spki, itemAt(spki, 0).end);
+  const { contents: number } = itemAt(bits, 1);
+  return number[0] === 0 ? number.subarray(1) : number;
+}
+
+function publicKeyOf(value, own) {
+  const { contents: spki } = itemAt(createPublicKey(own).export({ type: "spki", format: "der" }), 0);
+  const first = value.findIndex((byte) => byte !== 0);
+  const number = Buffer.concat([Buffer.alloc(value[first] > 127 ? 1 : 0), value.subarray(first)]);
+  const key = itemOf(0x30, groupOf(spki), itemOf(0x03, Buffer.alloc(1), itemOf(0x02, number)));
+  return createPublicKey({ key, type: "spki", format: "der" });
+}
+
+function powerOf({ prime, key, value }) {
+  if (key === undefined) {
+    const { publicKey, privateKey } = generateKeyPairSync("dh", { prime, generator: 2 });
+    return { power: valueOf(publicKey), key: privateKey.export({ type: "pkcs8", format: "der" }) };
+  }
+  const privateKey = createPrivateKey({ key: Buffer.from(key), type: "pkcs8", format: "der" });
+  try {
+    return { power: diffieHellman({ privateKey, publicKey: publicKeyOf(value, privateKey) }), key };
+  } catch (error) {
+    if (error.code !== "ERR_OSSL_DH_CHECK_PUBKEY_INVALID") throw error;
+    return { power: Buffer.alloc(0), key };
+  }
+}
+
+parentPort.on("message", (order) => {
   const startedMs = performance.now();
   try {
-    const own = createDiffieHellman(prime, 2);
-    if (exponent === undefined) own.generateKeys();
-    else own.setPrivateKey(exponent);
-    const power = value === undefined ? own.getPublicKey() : own.computeSecret(value);
-    parentPort.postMessage({ power, exponent: own.getPrivateKey(), tookMs: performance.now() - startedMs });
+    parentPort.postMessage({ ...powerOf(order), tookMs: performance.now() - startedMs });
   } catch (error) {
     parentPort.postMessage({ error: error.message });
   }

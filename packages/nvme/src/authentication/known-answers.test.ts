@@ -70,8 +70,7 @@ describe("the groups of RFC 7919", () => {
       const bytesOf = (number: bigint) => Buffer.from(number.toString(16).padStart(2 * bytes, "0"), "hex");
       for (const wrong of [0n, 1n, prime - 1n, prime, prime + 1n, (1n << BigInt(8 * bytes)) - 1n])
         expect(await one.secretWith(bytesOf(wrong))).toBeUndefined();
-      for (const right of [2n, prime - 2n])
-        expect((await one.secretWith(bytesOf(right)))?.length).toBe(bytes);
+      for (const right of [2n, 8n]) expect((await one.secretWith(bytesOf(right)))?.length).toBe(bytes);
       expect(await one.secretWith(bytesOf(2n).subarray(1))).toBeUndefined();
       // The base of all groups is 2, so 2 gives the own value, and 4 its square: by numbers without OpenSSL.
       const numberOf = (value: Buffer | undefined) => BigInt(`0x${value?.toString("hex")}`);
