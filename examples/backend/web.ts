@@ -1,0 +1,73 @@
+// HTTP: the page, the orders for it and for curl, health for probes, and figures for Prometheus.
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Engine } from "cinnabar";
+import { httpHandler, toNodeHandler } from "cinnabar-http";
+import { component } from "cinnabar-serve";
+import { z } from "zod";
+import { orders } from "./orders.ts";
+
+export const web = component({
+  needs: { orders },
+  config: z.object({
+    host: z.string().default("127.0.0.1"),
+    port: z.int().min(0).max(65_535).default(8080),
+    page: z.string().default("examples/backend/page.html"),
+  }),
+  async start({ config, needs }) {
+    const { engine, orders: implementation } = needs.orders;
+    const handler = httpHandler({
+      services: [implementation],
+      allow: [
+        "orders.v1/place",
+        "orders.v1/watch",
+        { method: "orders.v1/picture", body: "data", maxBytes: 16 << 20 },
+      ],
+      safe: ["orders.v1/watch"],
+      prefix: "/api",
+      health: () => engine.health.of()?.status === "serving",
+    });
+    const api = toNodeHandler(handler);
+    const page = readFileSync(config.page);
+    const server = createServer((request, response) => {
+      const path = request.url?.split("?")[0];
+      if (path === "/") response.setHeader("content-type", "text/html; charset=utf-8").end(page);
+      else if (path === "/metrics")
+        response.setHeader("content-type", "text/plain; version=0.0.4").end(figures(engine));
+      else api(request, response);
+    });
+    server.listen(config.port, config.host);
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    console.log(`the page is at http://${config.host}:${port}/`);
+    return {
+      value: { port },
+      async drain(graceMs) {
+        const closed = once(server, "close");
+        server.close();
+        server.closeIdleConnections();
+        needs.orders.endLists();
+        const cut = setTimeout(() => server.closeAllConnections(), graceMs);
+        await handler.close();
+        // Browsers keep connections open that no request uses.
+        server.closeIdleConnections();
+        await closed;
+        clearTimeout(cut);
+      },
+      async stop() {
+        server.closeAllConnections();
+      },
+    };
+  },
+});
+
+/** A few figures in Prometheus's text; the package cinnabar-otel has all of them. */
+function figures(engine: Engine): string {
+  const rows = engine
+    .stats()
+    .methods.filter(({ direction }) => direction === "in")
+    .map(({ method, succeeded }) => `shop_calls_succeeded_total{method="${method}"} ${succeeded}`);
+  return `# TYPE shop_calls_succeeded_total counter\n${rows.join("\n")}\n`;
+}

@@ -1,0 +1,139 @@
+import { spawnSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { application, component, startApplication } from "cinnabar-serve";
+import { describe, expect, it, onTestFinished } from "vitest";
+import app from "../../examples/backend/app.ts";
+import { Orders } from "../../examples/backend/contract.ts";
+import type { OrdersHost } from "../../examples/backend/orders.ts";
+import { Engine } from "../../src/index.ts";
+import { root } from "./pages.test-support.ts";
+
+const folder = `${root}examples/backend/`;
+let runs = 0;
+
+/** The example over `mem://`, with HTTP at a port that is free. */
+async function start(pieces = 100) {
+  const at = (name: string) => `mem://backend-${name}-${++runs}`;
+  const [one, two, orders] = [at("one"), at("two"), at("orders")];
+  const started = await startApplication(app, {
+    flags: [
+      ["stockOne.listen", one],
+      ["stockTwo.listen", two],
+      ["stockOne.pieces", String(pieces)],
+      ["stockTwo.pieces", String(pieces)],
+      ["orders.listen", orders],
+      ["orders.stock", JSON.stringify([one, two])],
+      ["worker.orders", orders],
+      ["web.port", "0"],
+      ["web.page", `${folder}page.html`],
+    ],
+  });
+  onTestFinished(async () => void (await started.stop(1_000)));
+  const { port } = started.values.web as { port: number };
+  return { started, orders, base: `http://127.0.0.1:${port}` };
+}
+
+const place = (base: string, order: unknown) =>
+  fetch(`${base}/api/orders.v1/place`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(order),
+  });
+
+describe("the example of a back end", () => {
+  it("takes an order by HTTP, which reaches a replica of the stock and a worker", async () => {
+    const { base, started } = await start();
+    const response = await place(base, { item: "lamp", pieces: 3 });
+    expect([response.status, await response.json()]).toEqual([
+      200,
+      { id: 1, item: "lamp", pieces: 3, label: "#1 lamp, by printer" },
+    ]);
+    expect(await (await fetch(`${base}/metrics`)).text()).toContain(
+      'shop_calls_succeeded_total{method="printers.v1/join"} 1',
+    );
+    expect((await fetch(`${base}/api/readyz`)).status).toBe(200);
+    expect(await (await fetch(base)).text()).toContain("<h1>Orders</h1>");
+    expect(await started.stop(1_000)).toEqual([]);
+  });
+
+  it("balances over both replicas, and says when both are sold out", async () => {
+    const { orders } = await start(2);
+    const engine = await Engine.open();
+    onTestFinished(() => engine.close());
+    const client = (await engine.connect(orders)).client(Orders);
+    const answers = [];
+    for (let n = 0; n < 8; n++) answers.push(await client.place.result({ item: "lamp", pieces: 1 }));
+    expect(answers.filter(({ ok }) => ok)).toHaveLength(4);
+    expect(answers.at(-1)).toMatchObject({ ok: false, error: { reason: "SoldOut" } });
+  });
+
+  it("shows orders as they come, and ends the list when it closes", async () => {
+    const { base, started } = await start();
+    const listing = fetch(`${base}/api/orders.v1/watch`, { headers: { accept: "text/event-stream" } });
+    await place(base, { item: "first", pieces: 1 });
+    const list = await listing;
+    expect(list.headers.get("content-type")).toContain("text/event-stream");
+    const reader = list.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let read = "";
+    const until = async (text: string) => {
+      while (!read.includes(text)) {
+        const { done, value } = (await reader?.read()) ?? { done: true };
+        if (done) break;
+        read += value;
+      }
+      expect(read).toContain(text);
+    };
+    await until('"item":"first"');
+    await place(base, { item: "second", pieces: 1 });
+    await until('"item":"second"');
+    expect(await started.stop(5_000)).toEqual([]);
+  });
+
+  it("takes a picture as plain bytes", async () => {
+    const { base } = await start();
+    const response = await fetch(
+      `${base}/api/orders.v1/picture?message=${encodeURIComponent('{"name":"a"}')}`,
+      {
+        method: "PUT",
+        body: new Uint8Array(100_000),
+      },
+    );
+    expect([response.status, await response.json()]).toEqual([200, { bytes: 100_000 }]);
+  });
+
+  it("starts with a part exchanged", async () => {
+    const host = component({ start: () => ({ value: { urls: [] } }) });
+    const fake = application("shop", { host });
+    expect((await startApplication(fake)).values.host as Partial<OrdersHost>).toEqual({ urls: [] });
+  });
+});
+
+describe("the files beside the example", () => {
+  const units = readdirSync(`${folder}systemd`);
+
+  it.skipIf(spawnSync("systemd-analyze", ["--version"]).status !== 0)("are units that systemd takes", () => {
+    const paths = units.map((unit) => `${folder}systemd/${unit.replace("@", "@7401")}`);
+    const checked = spawnSync("systemd-analyze", ["verify", "--man=no", ...paths], { encoding: "utf8" });
+    // The program and its user are not on this machine.
+    const faults = checked.stderr.split("\n").filter((line) => /shop-\w+(@\w*)?\.service/.test(line));
+    const expected = /is not executable|Failed to resolve|No such file|not found/;
+    expect(faults.filter((line) => !expected.test(line))).toEqual([]);
+  });
+
+  it("name files, variables and ports that the program has", () => {
+    const texts = ["compose.yaml", "kubernetes.yaml", ...units.map((unit) => `systemd/${unit}`)].map((file) =>
+      readFileSync(folder + file, "utf8"),
+    );
+    const files = new Set(texts.flatMap((text) => text.match(/\b[a-z]+-app\.ts\b/g) ?? []));
+    expect([...files].sort()).toEqual(["orders-app.ts", "stock-app.ts", "worker-app.ts"]);
+    for (const file of files) expect(readdirSync(folder)).toContain(file);
+    const variables = new Set(texts.flatMap((text) => text.match(/\bSHOP_[A-Z_]+/g) ?? []));
+    const sources = Object.fromEntries(
+      ["stock", "orders", "worker", "web"].map((name) => [name, readFileSync(`${folder}${name}.ts`, "utf8")]),
+    );
+    for (const variable of variables) {
+      const [, component = "", field = ""] = variable.toLowerCase().split("_");
+      expect([variable, sources[component]?.includes(`${field}: z.`)]).toEqual([variable, true]);
+    }
+  });
+});
