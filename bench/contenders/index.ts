@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Contender } from "./contender.ts";
+import type { NestWay } from "./nest.ts";
 
 export interface ContenderEntry {
   /** How figures begin that are its own, such as `shm` in `shm.small.1.p50_us`. */
@@ -13,6 +14,8 @@ export interface ContenderEntry {
   readonly isSelfServing?: true;
   /** Whether it needs the certificates that only the workload `security` has. */
   readonly isSecured?: true;
+  /** Whether only the workload `nest` has it. */
+  readonly isOfNest?: true;
   /** What must be known about its figures. */
   readonly note?: string;
   /**
@@ -23,6 +26,14 @@ export interface ContenderEntry {
 }
 
 const socketPath = (id: string) => join(tmpdir(), `cinnabar-bench-${id}.sock`);
+
+const nest = (way: NestWay, title: string): ContenderEntry => ({
+  key: `nest-${way}`,
+  title,
+  isInQuick: false,
+  isOfNest: true,
+  load: async () => (await import("./nest.ts")).nest(way),
+});
 
 const cinnabar = (key: string, isInQuick: boolean, listen: (id: string) => string): ContenderEntry => ({
   key,
@@ -89,6 +100,10 @@ export function contenders(verbsHost?: string): readonly ContenderEntry[] {
       isSelfServing: true,
       note: "server and client are in one process and thread",
     },
+    nest("tcp", "Nest TCP"),
+    nest("grpc", "Nest gRPC"),
+    nest("proxy", "Nest over Cinnabar"),
+    nest("typed", "Cinnabar client, Nest server"),
     {
       key: "connect",
       title: "connect-node",

@@ -344,6 +344,18 @@ const furtherRatios: readonly Definition[] = [
     ours: [`shm.stream_beside.stalled.${quantile}_us`],
     theirs: [`shm.stream_beside.nothing.${quantile}_us`],
   })),
+  ...[
+    { ours: "proxy", key: "nest" },
+    { ours: "typed", key: "nest_typed" },
+  ].flatMap(({ ours, key }) =>
+    ["tcp", "grpc"].flatMap((theirs) =>
+      ["1.p50_us", "64.ops"].map((measure) => ({
+        name: `${key}.small.${measure.replace("_us", "")}_vs_nest_${theirs}`,
+        ours: [`nest-${ours}.nest_small.${measure}`],
+        theirs: [`nest-${theirs}.nest_small.${measure}`],
+      })),
+    ),
+  ),
   {
     name: "tcp.sealed.64.ops_vs_plain",
     ours: ["tcp-sealed.security.small.64.ops"],

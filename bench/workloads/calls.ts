@@ -25,7 +25,9 @@ export function contendersOf(run: Run): readonly ContenderEntry[] {
     run.contenders?.includes(key) ?? (isInQuick || !run.quick);
   if (run.verbsHost === undefined && isWanted({ key: "verbs", isInQuick: false }))
     run.lack("Cinnabar verbs", "no RDMA device was named (--verbs HOST)");
-  return contenders(run.verbsHost).filter((entry) => entry.isSecured === undefined && isWanted(entry));
+  return contenders(run.verbsHost).filter(
+    (entry) => entry.isSecured === undefined && entry.isOfNest === undefined && isWanted(entry),
+  );
 }
 
 /**

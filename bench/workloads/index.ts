@@ -23,6 +23,7 @@ import { layers } from "./layers.ts";
 import { linuxDisk } from "./linux-disk.ts";
 import { mapfile } from "./mapfile.ts";
 import { memory } from "./memory.ts";
+import { nest } from "./nest.ts";
 import { oneWay } from "./one-way.ts";
 import { overload } from "./overload.ts";
 import { rest } from "./rest.ts";
@@ -82,4 +83,5 @@ export const workloads: readonly Workload[] = [
   security,
   wheel,
   telemetry,
+  nest,
 ];
