@@ -14,6 +14,7 @@ import {
 } from "cinnabar/standard";
 import { Observable } from "rxjs";
 import { CinnabarRecord } from "./call-record.ts";
+import { CallSignal } from "./call-signal.ts";
 import { NestMessages } from "./messages.ts";
 
 /** The peer of a client: it gives typed clients, and says how the connection is. */
@@ -56,6 +57,9 @@ interface Messages {
   readonly send: Target["call"];
   readonly emit: Target["call"];
 }
+
+/** The reason of calls that end because their subscriber has left. Nobody reads it: it has no stack. */
+const unsubscribed = "the subscriber has left";
 
 /** The schema of methods without input. */
 const nothing: unknown = unary().input;
@@ -155,7 +159,7 @@ export class CinnabarClient extends ClientProxy {
 
   protected publish(packet: ReadPacket, callback: (packet: WritePacket) => void): () => void {
     const { data, options } = contentOf(packet);
-    const gone = new AbortController();
+    const signal = new CallSignal();
     let isOver = false;
     const settle = (answer: WritePacket) => {
       if (isOver) return;
@@ -166,7 +170,7 @@ export class CinnabarClient extends ClientProxy {
     try {
       const { target, input } = this.#find(packet.pattern, data);
       const { input: opening, ...rest } = options;
-      const callOptions = { ...rest, signal: gone.signal };
+      const callOptions = { ...rest, signal: signal as unknown as AbortSignal };
       const hasItems = target.kind === "clientStream" || target.kind === "duplexStream";
       const first = hasItems ? opening : input;
       const args = target.takesNothing ? [] : [first];
@@ -180,7 +184,7 @@ export class CinnabarClient extends ClientProxy {
     return () => {
       if (isOver) return;
       isOver = true;
-      gone.abort();
+      signal.abort(unsubscribed);
     };
   }
 
