@@ -1,3 +1,5 @@
+type Listener = { handleEvent(event: Event): void } | (() => void);
+
 /**
  * A signal for one call that only this package fires. Node's `AbortController` costs three times as much as a call with
  * many in flight, because of its EventTarget. This one is an `AbortSignal` to `instanceof`, and has the members that a
@@ -6,9 +8,9 @@
 export class CallSignal {
   aborted = false;
   reason: unknown = undefined;
-  #listener: EventListenerObject | (() => void) | undefined;
+  #listener: Listener | undefined;
 
-  addEventListener(_type: "abort", listener: EventListenerObject | (() => void)): void {
+  addEventListener(_type: "abort", listener: Listener): void {
     this.#listener = listener;
   }
 
