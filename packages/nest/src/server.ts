@@ -163,15 +163,15 @@ export class CinnabarServer extends Server implements CustomTransportStrategy {
     if (kind === "serverStream" || kind === "duplexStream")
       return (input: unknown, call: CallContext) =>
         this.#values(run, input, new CinnabarContext([call, path]));
-    const answers = kind !== "oneWay";
-    return async (input: unknown, call: CallContext) => {
-      try {
-        const result = await run(input, new CinnabarContext([call, path]));
-        return isObservable(result) ? await only(result, call.signal, answers ? path : undefined) : result;
-      } catch (failure) {
-        throw this.#failure(failure, path);
-      }
+    const answers = kind !== "oneWay" ? path : undefined;
+    const fail = (failure: unknown): never => {
+      throw this.#failure(failure, path);
     };
+    return (input: unknown, call: CallContext) =>
+      run(input, new CinnabarContext([call, path])).then(
+        (result) => (isObservable(result) ? only(result, call.signal, answers).catch(fail) : result),
+        fail,
+      );
   }
 
   async *#values(run: Run, data: unknown, context: CinnabarContext): AsyncGenerator<unknown, void> {
