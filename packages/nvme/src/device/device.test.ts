@@ -261,6 +261,15 @@ describe("a device on a file", () => {
       expect(await device.compare(0, Buffer.alloc(mib / 2))).toBe(true);
       expect(await spaceOf(path, device)).toBeLessThanOrEqual(full - mib / 2);
       expect(await device.extents(0, mib)).toEqual([{ bytes: mib, kind: "data" }]);
+      // Zeroes go to the driver, too: they are never refused as slow.
+      await device.write(0, stamped(mib, 2));
+      await device.writeZeroes(0, mib / 4, { onlyFast: true, fua: true });
+      await device.writeZeroes(mib / 2, mib / 4, { onlyFast: true, mayTrim: true });
+      const expected = stamped(mib, 2)
+        .fill(0, 0, mib / 4)
+        .fill(0, mib / 2, (3 * mib) / 4);
+      expect(await device.compare(0, expected)).toBe(true);
+      expect(await spaceOf(path, device)).toBeLessThanOrEqual(full - mib / 4);
     } finally {
       await promisify(execFile)("losetup", ["--detach", disk]);
     }
