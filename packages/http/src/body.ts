@@ -5,6 +5,7 @@ import type { BodySource, HttpRequest } from "./exchange.ts";
 export interface BodyLimits {
   readonly maxBodyBytes: number;
   readonly maxBodyBytesInAll: number;
+  readonly maxBodyBytesByClient: number;
   readonly maxBodyMs: number;
   readonly maxStallMs: number;
 }
@@ -13,18 +14,24 @@ export interface BodyLimits {
 export class BodyReader {
   readonly #limits: BodyLimits;
   #heldBytes = 0;
+  /** Clients that hold nothing are absent. */
+  readonly #byClient = new Map<string, number>();
 
   constructor(limits: BodyLimits) {
     this.#limits = limits;
   }
 
   /**
-   * The whole body of a request, for a call that has `timeoutMs`.
+   * The whole body of a request of `client`, for a call that has `timeoutMs`.
    *
    * @throws Refusal for a body that is too long, too slow or of another length than its `content-length`, and when the
    * client goes away.
    */
-  async read(request: HttpRequest, timeoutMs = Number.POSITIVE_INFINITY): Promise<Uint8Array> {
+  async read(
+    request: HttpRequest,
+    client: string | undefined,
+    timeoutMs = Number.POSITIVE_INFINITY,
+  ): Promise<Uint8Array> {
     const { maxBodyBytes, maxBodyMs } = this.#limits;
     const pieces = new BodyPieces(request, maxBodyBytes, {
       withinMs: Math.min(timeoutMs, maxBodyMs),
@@ -39,14 +46,14 @@ export class BodyReader {
       for (;;) {
         const piece = await pieces.next();
         if (piece === undefined) break;
-        this.#hold(piece.byteLength);
+        this.#hold(piece.byteLength, client);
         length += piece.byteLength;
         chunks.push(piece);
       }
       return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : joined(chunks, length);
     } finally {
       pieces.end();
-      this.#heldBytes -= length;
+      this.#release(length, client);
     }
   }
 
@@ -58,6 +65,7 @@ export class BodyReader {
    */
   async readWhole(
     request: HttpRequest,
+    client: string | undefined,
     maxBytes: number,
   ): Promise<{ readonly bytes: Uint8Array; release(): void }> {
     const pieces = this.pieces(request, maxBytes);
@@ -66,7 +74,7 @@ export class BodyReader {
       const { announced } = pieces;
       if (announced === undefined)
         throw new Refusal("failed_precondition", "the body needs a content-length", 411);
-      release = this.hold(announced);
+      release = this.hold(announced, client);
       const bytes = new Uint8Array(announced);
       let at = 0;
       for (;;) {
@@ -99,21 +107,32 @@ export class BodyReader {
   }
 
   /** Counts memory of a body until the result is called, which is safe to repeat. @throws Refusal beyond the budget. */
-  hold(bytes: number): () => void {
-    this.#hold(bytes);
+  hold(bytes: number, client: string | undefined): () => void {
+    this.#hold(bytes, client);
     let held = bytes;
     return () => {
-      this.#heldBytes -= held;
+      this.#release(held, client);
       held = 0;
     };
   }
 
-  #hold(bytes: number): void {
-    if (this.#heldBytes + bytes > this.#limits.maxBodyBytesInAll)
+  #hold(bytes: number, client: string | undefined): void {
+    const { maxBodyBytesInAll, maxBodyBytesByClient } = this.#limits;
+    const ofClient = client === undefined ? 0 : (this.#byClient.get(client) ?? 0) + bytes;
+    if (this.#heldBytes + bytes > maxBodyBytesInAll || ofClient > maxBodyBytesByClient)
       throw new Refusal("resource_exhausted", "the server holds too many bodies at the moment", 429, [
         ["retry-after", "1"],
       ]);
     this.#heldBytes += bytes;
+    if (client !== undefined) this.#byClient.set(client, ofClient);
+  }
+
+  #release(bytes: number, client: string | undefined): void {
+    this.#heldBytes -= bytes;
+    if (client === undefined) return;
+    const left = (this.#byClient.get(client) ?? 0) - bytes;
+    if (left > 0) this.#byClient.set(client, left);
+    else this.#byClient.delete(client);
   }
 }
 

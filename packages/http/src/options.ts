@@ -88,6 +88,8 @@ export interface HttpLimits {
   readonly maxBodyBytes: number;
   /** The bytes of all bodies that are being read. Default 64 MiB. */
   readonly maxBodyBytesInAll: number;
+  /** The bytes of all bodies of one client, where `clientOf` names clients. Default 16 MiB. */
+  readonly maxBodyBytesByClient: number;
   /** How long a body may take, in milliseconds. Default 30,000. */
   readonly maxBodyMs: number;
   /** How long the client of a stream or of plain bytes may neither send nor take anything, in milliseconds. Default 30,000. */
@@ -129,8 +131,8 @@ export interface HttpOptions {
   /** The pages of other origins that may call. Default: none may. */
   readonly cors?: CorsOptions | undefined;
   /**
-   * Names the client of a request, so that `maxRequestsByClient` and `maxStreamsByClient` apply to it: its address, or
-   * behind a proxy of yours a header that the proxy sets. Undefined: no limit of its own. Default: none has one.
+   * Names the client of a request, so that `maxRequestsByClient`, `maxStreamsByClient` and `maxBodyBytesByClient` apply
+   * to it: its address, or behind a proxy of yours a header that the proxy sets. Undefined: no limit of its own. Default: none has one.
    */
   readonly clientOf?: ((request: ClientRequest) => string | undefined) | undefined;
   /**
@@ -219,6 +221,7 @@ const corsFields = {
 const limitFields = {
   maxBodyBytes: integer(1, 2 ** 31, 2 ** 20),
   maxBodyBytesInAll: integer(1, Number.MAX_SAFE_INTEGER, 64 * 2 ** 20),
+  maxBodyBytesByClient: integer(1, Number.MAX_SAFE_INTEGER, 16 * 2 ** 20),
   maxBodyMs: milliseconds({ fallback: 30_000 }),
   maxStallMs: milliseconds({ fallback: 30_000 }),
   maxJsonDepth: integer(1, 1000, 100),

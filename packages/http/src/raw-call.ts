@@ -31,6 +31,7 @@ export class RawCall {
   readonly #raw: RawForm;
   readonly #request: HttpRequest;
   readonly #bodies: BodyReader;
+  readonly #client: string | undefined;
   readonly #limits: HttpLimits;
   readonly #stop = new AbortController();
   /** Memory and places that the call gives back at its end. */
@@ -50,12 +51,23 @@ export class RawCall {
     method: HttpMethod,
     raw: RawForm,
     request: HttpRequest,
-    { bodies, limits, onEnd }: { readonly bodies: BodyReader; readonly limits: HttpLimits; onEnd(): void },
+    {
+      bodies,
+      client,
+      limits,
+      onEnd,
+    }: {
+      readonly bodies: BodyReader;
+      readonly client: string | undefined;
+      readonly limits: HttpLimits;
+      onEnd(): void;
+    },
   ) {
     this.#method = method;
     this.#raw = raw;
     this.#request = request;
     this.#bodies = bodies;
+    this.#client = client;
     this.#limits = limits;
     this.#onEnd = [onEnd];
     const range = rangeOf(request);
@@ -144,7 +156,7 @@ export class RawCall {
       if (part !== undefined) pieces.expect(part.bytes);
       return pieces;
     }
-    const { bytes, release } = await this.#bodies.readWhole(this.#request, maxBytes);
+    const { bytes, release } = await this.#bodies.readWhole(this.#request, this.#client, maxBytes);
     this.#onEnd.push(release);
     if (part !== undefined && part.bytes !== bytes.byteLength)
       throw new Refusal("invalid_argument", "the content-range and the content-length differ");
@@ -165,7 +177,7 @@ export class RawCall {
     const wanted =
       range === undefined || "last" in range || range.to === undefined ? maxBytes : range.to - range.from + 1;
     const bytes = Math.min(maxBytes, wanted);
-    this.#onEnd.push(this.#bodies.hold(bytes));
+    this.#onEnd.push(this.#bodies.hold(bytes, this.#client));
     this.#memory = new Uint8Array(bytes);
     return this.#memory;
   }
@@ -175,7 +187,7 @@ export class RawCall {
     { name }: RawField,
     values: Record<string, unknown>,
   ): Promise<InstanceType<StreamClass>> {
-    this.#onEnd.push(this.#bodies.hold(ring.chunkBytes * ring.chunks));
+    this.#onEnd.push(this.#bodies.hold(ring.chunkBytes * ring.chunks, this.#client));
     const [Stream, engine] = [await streamClass(), await this.#method.engine()];
     const stream = new Stream(engine, direction, ring);
     values[name] = stream;

@@ -1,4 +1,4 @@
-import type { BodyPieces, BodyReader } from "./body.ts";
+import type { BodyPieces } from "./body.ts";
 import { EnvelopeReader } from "./envelopes.ts";
 import { Refusal } from "./errors.ts";
 import type { JsonForm } from "./json/form.ts";
@@ -6,13 +6,14 @@ import type { HttpLimits } from "./options.ts";
 import { itemOf } from "./request.ts";
 
 /**
- * The items that a client sends in Connect's envelopes. They are read from the body as the handler takes them.
+ * The items that a client sends in Connect's envelopes. They are read from the body as the handler takes them. `hold`
+ * counts the memory of a message until its result is called.
  *
  * @throws Refusal for a message that is too long, compressed, no JSON of an item, or cut off.
  */
 export async function* sentItems(
   pieces: BodyPieces,
-  bodies: BodyReader,
+  hold: (bytes: number) => () => void,
   form: JsonForm,
   { maxBodyBytes, maxJsonDepth }: HttpLimits,
 ): AsyncGenerator<unknown, void> {
@@ -26,7 +27,7 @@ export async function* sentItems(
   const onLength = (bytes: number) => {
     if (bytes > maxBodyBytes)
       throw new Refusal("resource_exhausted", `the message has more than ${maxBodyBytes} bytes`, 413);
-    release = bodies.hold(bytes);
+    release = hold(bytes);
   };
   try {
     for (;;) {

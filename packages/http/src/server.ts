@@ -91,9 +91,10 @@ export class HttpServer {
     if (method.raw !== undefined) return this.#raw(method, method.raw, request, isGet);
     if (method.kind === "serverStream" || method.items !== undefined)
       return this.#stream(method, request, isGet);
-    const end = this.#requests.begin(this.#clientOf(request));
+    const client = this.#clientOf(request);
+    const end = this.#requests.begin(client);
     try {
-      return await this.#call(method, request, isGet);
+      return await this.#call(method, request, client, isGet);
     } finally {
       end();
     }
@@ -117,9 +118,14 @@ export class HttpServer {
     return { status: isWell ? 200 : 503, headers, body: isWell ? "ok\n" : "not ready\n" };
   }
 
-  async #call(method: HttpMethod, request: HttpRequest, isGet: boolean): Promise<HttpAnswer> {
+  async #call(
+    method: HttpMethod,
+    request: HttpRequest,
+    client: string | undefined,
+    isGet: boolean,
+  ): Promise<HttpAnswer> {
     if (!isGet) assertType(request, ["application/json"]);
-    const { input, options } = await this.#read(method, request, isGet);
+    const { input, options } = await this.#read(method, request, client, isGet);
     let headers: Metadata | undefined;
     let trailers: Metadata | undefined;
     const onHeaders = (received: Metadata) => {
@@ -146,11 +152,14 @@ export class HttpServer {
     else if (!isGet)
       assertType(request, [raw.body === undefined ? "application/json" : "application/octet-stream"]);
     const { limits } = this.#options;
-    const onEnd = this.#streams.begin(this.#clientOf(request));
+    const client = this.#clientOf(request);
+    const onEnd = this.#streams.begin(client);
     try {
-      const call = new RawCall(method, raw, request, { bodies: this.#bodies, limits, onEnd });
+      const call = new RawCall(method, raw, request, { bodies: this.#bodies, client, limits, onEnd });
       const isInQuery = isGet || raw.body !== undefined;
-      const { input, options } = await this.#read(method, request, isInQuery, (json) => call.complete(json));
+      const { input, options } = await this.#read(method, request, client, isInQuery, (json) =>
+        call.complete(json),
+      );
       // Many bytes take longer than a call.
       const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? limits.maxTimeoutMs;
       return await call.answer(input, { ...options, timeoutMs });
@@ -171,18 +180,19 @@ export class HttpServer {
     const form = isEnveloped ? envelopes : serverSentEvents;
     let end = () => {};
     try {
-      end = this.#streams.begin(this.#clientOf(request));
+      const client = this.#clientOf(request);
+      end = this.#streams.begin(client);
       // The body has the items, so the input comes from the query.
       const { input, options } =
         items === undefined
-          ? await this.#read(method, request, isGet, undefined, isEnveloped)
-          : await this.#read(method, request, true, (json) => json);
+          ? await this.#read(method, request, client, isGet, undefined, isEnveloped)
+          : await this.#read(method, request, client, true, (json) => json);
       const open = await method.function();
       const pieces = items === undefined ? undefined : this.#bodies.endless(request);
       const sent =
         items === undefined || pieces === undefined
           ? undefined
-          : sentItems(pieces, this.#bodies, items, this.#options.limits);
+          : sentItems(pieces, (bytes) => this.#bodies.hold(bytes, client), items, this.#options.limits);
       const stop = new AbortController();
       const call = new StreamCall(
         form,
@@ -220,6 +230,7 @@ export class HttpServer {
   async #read(
     method: HttpMethod,
     request: HttpRequest,
+    client: string | undefined,
     isInQuery: boolean,
     complete?: (json: unknown) => unknown,
     isEnveloped = false,
@@ -230,7 +241,7 @@ export class HttpServer {
     const metadata = metadataOf(request, requestHeaders);
     const body = isInQuery
       ? messageOf(request.query, limits.maxBodyBytes)
-      : await this.#bodies.read(request, timeoutMs);
+      : await this.#bodies.read(request, client, timeoutMs);
     const message = isEnveloped ? enveloped(body) : body;
     const input = inputOf(method, message, limits.maxJsonDepth, complete);
     const leftMs = timeoutMs === undefined ? undefined : timeoutMs - (performance.now() - startMs);

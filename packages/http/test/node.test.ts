@@ -166,6 +166,34 @@ describe("hostile HTTP", () => {
     expect(status).toBe(200);
   });
 
+  it("lets one client hold no more than its share of all bodies", async () => {
+    const { port } = await serve({
+      clientOf: (request) => request.header("x-client"),
+      limits: { maxBodyBytesInAll: 100_000, maxBodyBytesByClient: 20_000 },
+    });
+    const post = (client: string, length: number, body: string) =>
+      ping(`x-client: ${client}\r\nconnection: close\r\ncontent-length: ${length}\r\n`, body);
+    // Ten bodies of 10,000 bytes each wait for their last byte: two of them have room.
+    const slow = await Promise.all(
+      Array.from({ length: 10 }, async () => {
+        const socket = await dial(port);
+        socket.write(post("greedy", 10_000, " ".repeat(9_999)));
+        const answer = received(socket);
+        return { socket, answer };
+      }),
+    );
+    const refused: number[] = [];
+    for (const { answer } of slow) answer.then((text) => refused.push(...statusesOf(text)));
+    await expect.poll(() => refused).toEqual(Array(8).fill(429));
+    const other = await exchange(port, post("other", 10_000, `{}${" ".repeat(9_998)}`));
+    expect(statusesOf(other)).toEqual([200]);
+    // What ends gives its share back.
+    for (const { socket } of slow) socket.destroy();
+    await expect
+      .poll(async () => statusesOf(await exchange(port, post("greedy", 15_000, `{}${" ".repeat(14_998)}`))))
+      .toEqual([200]);
+  });
+
   it("reads no more of an endless body than its bound", async () => {
     const { port } = await serve({ limits: { maxBodyBytes: 100_000 } });
     const socket = await dial(port);
