@@ -10,6 +10,7 @@ import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
 import type { Callee, MetadataListener, RequestTerms } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { RequestOfItems } from "../session/streams/items-of-call.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
@@ -19,7 +20,6 @@ import { type CheckedCall, checkInput, endWithError } from "./check.ts";
 import { ClientCall } from "./client-call.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
-import type { CallSession } from "./session-source.ts";
 
 /**
  * Where a call that may make several requests stands.
@@ -100,7 +100,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   protected onLaunch(_attempt: Attempt): void {}
 
   /** The identity of a request for the peer of this session. Undefined: the request is sent once. */
-  identify(_session: CallSession): CallIdentity | undefined {
+  identify(_session: OutgoingCalls): CallIdentity | undefined {
     return undefined;
   }
 
@@ -384,7 +384,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
   }
 
   /** The session that sent the request. Undefined before the request has left. */
-  get session(): CallSession | undefined {
+  get session(): OutgoingCalls | undefined {
     return this.id === 0 ? undefined : this.target;
   }
 
@@ -414,7 +414,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.find(this.input, nowMs);
   }
 
-  protected override send(session: CallSession, input: unknown, nowMs: number): void {
+  protected override send(session: OutgoingCalls, input: unknown, nowMs: number): void {
     try {
       this.identity = this.#call.identify(session);
     } catch (error) {
@@ -426,7 +426,7 @@ export class Attempt extends ClientCall implements RequestOfItems {
   }
 
   override onLeft(): void {
-    if (this.items !== undefined) this.#call.onAttemptLeft((this.target as CallSession).context);
+    if (this.items !== undefined) this.#call.onAttemptLeft((this.target as OutgoingCalls).context);
   }
 
   protected override wasTurnedAway(error: RpcError): boolean {

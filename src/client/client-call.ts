@@ -6,10 +6,10 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { timeLeftIn } from "../call/made-call.ts";
 import { OutgoingCall, type RequestTerms } from "../call/outgoing-call.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
-import type { CallSession } from "./session-source.ts";
 
 /** Replaces an input that is not kept. */
 const notKept = Symbol("not kept");
@@ -31,7 +31,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   readonly method: ClientMethod;
   readonly terms: RequestTerms;
   /** The present or next session of the request. */
-  protected target: CallSession | undefined;
+  protected target: OutgoingCalls | undefined;
   /** The input of a request that may be sent again; otherwise `notKept`. */
   protected input: unknown = notKept;
   /** The resolve function of the caller's promise. Before there is a promise: the outcome of the call, or undefined. */
@@ -118,7 +118,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   /** Asks for a session and sends the request there. */
   protected find(input: unknown, nowMs: number): void {
     const { source } = this.method;
-    let session: CallSession | Promise<CallSession>;
+    let session: OutgoingCalls | Promise<OutgoingCalls>;
     try {
       session = source.session(this, input);
     } catch (error) {
@@ -140,7 +140,12 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   }
 
   /** `endMs`: until when the server may work, on the engine's clock. */
-  protected send(session: CallSession, input: unknown, nowMs: number, endMs: number = this.deadlineMs): void {
+  protected send(
+    session: OutgoingCalls,
+    input: unknown,
+    nowMs: number,
+    endMs: number = this.deadlineMs,
+  ): void {
     const number = this.method.numberIn(session.methods);
     if (number < 0) return this.failWith(unserved(this.method, session), false);
     this.target = session;
@@ -286,7 +291,7 @@ export class ClientCall extends OutgoingCall implements CheckedCall {
   }
 }
 
-function unserved(method: ClientMethod, session: CallSession): RpcError {
+function unserved(method: ClientMethod, session: OutgoingCalls): RpcError {
   const message = method.unservedBy(session.methods);
   return new RpcError({ code: "unimplemented", message });
 }

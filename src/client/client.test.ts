@@ -11,11 +11,12 @@ import { oneWay } from "../contract/one-way.ts";
 import { service } from "../contract/service.ts";
 import { clientStream, duplexStream, serverStream } from "../contract/stream.ts";
 import { unary } from "../contract/unary.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import { MethodNumbers } from "../session/connection/method-numbers.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { createClient } from "./client.ts";
-import type { CallSession, SessionSource } from "./session-source.ts";
+import type { SessionSource } from "./session-source.ts";
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -43,7 +44,7 @@ function unreachable() {
   const host = new FakeServices();
   let fail!: (error: unknown) => void;
   let asked = 0;
-  const opening = new Promise<CallSession>((_, reject) => {
+  const opening = new Promise<OutgoingCalls>((_, reject) => {
     fail = reject;
   });
   opening.catch(() => {});
@@ -145,7 +146,7 @@ describe("a client", () => {
       },
       cancel() {},
     };
-    source.session = () => session as unknown as CallSession;
+    source.session = () => session as unknown as OutgoingCalls;
     const client = createClient(source, Notes);
     const promiseOf = async (leave: () => void) => {
       const promise = client.note();
@@ -189,7 +190,7 @@ describe("a client", () => {
       },
       cancel() {},
     };
-    source.session = () => session as unknown as CallSession;
+    source.session = () => session as unknown as OutgoingCalls;
     const call = createClient(source, Numbers).half(1, { signal: controller.signal });
     await expect(call).rejects.toMatchObject({ code: "cancelled", cause: "first" });
     expect(host.counters).toMatchObject({ callsStarted: 1, callsFailed: 1 });

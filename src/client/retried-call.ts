@@ -3,13 +3,13 @@ import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { boundHere } from "../base/time/detached-context.ts";
 import type { Callee } from "../call/outgoing-call.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { type Attempt, AttemptedCall, type AttemptFailure, type CallTerms } from "./attempted-call.ts";
 import type { CallOptions } from "./call-options.ts";
 import { endWithValue } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
-import type { CallSession } from "./session-source.ts";
 
 /**
  * A call with retries or a time limit for each attempt. It adds to `AttemptedCall`:
@@ -73,7 +73,7 @@ export class RetriedCall extends AttemptedCall {
    *
    * @throws RpcError when it may not be sent there.
    */
-  override identify(session: CallSession): CallIdentity | undefined {
+  override identify(session: OutgoingCalls): CallIdentity | undefined {
     if (!this.method.contract.replay) return undefined;
     const { retried } = this.method.source;
     const callee = calleeOf(session);
@@ -101,7 +101,7 @@ export class RetriedCall extends AttemptedCall {
     if (how !== "late" && !attempt.hasOpenGrants)
       this.#attempts = this.#attempts.filter((other) => other !== attempt);
     if (attempt.mayHaveRun(error)) {
-      if (attempt.identity !== undefined) this.boundTo = calleeOf(attempt.session as CallSession);
+      if (attempt.identity !== undefined) this.boundTo = calleeOf(attempt.session as OutgoingCalls);
     } else if (!this.mayHaveRun) this.#forgetSequence();
     super.onAttemptFailure(attempt, error, how);
   }
@@ -167,7 +167,7 @@ export class RetriedCall extends AttemptedCall {
   }
 }
 
-const calleeOf = (session: CallSession): Callee => ({
+const calleeOf = (session: OutgoingCalls): Callee => ({
   url: session.peerName,
   incarnation: session.incarnation ?? 0n,
 });

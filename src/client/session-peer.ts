@@ -5,6 +5,7 @@ import { RetriedCalls } from "../call/retried-calls.ts";
 import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
 import { Exchange } from "../session/calls/exchange.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
@@ -13,7 +14,7 @@ import { drainingError, sessionEnded } from "../session/opening/end-reasons.ts";
 import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 import type { ClientOptions } from "./call-options.ts";
 import { type Client, createClient } from "./client.ts";
-import type { CallSession, SessionSource } from "./session-source.ts";
+import type { SessionSource } from "./session-source.ts";
 
 /**
  * The state of a peer of one session.
@@ -158,7 +159,7 @@ export class SessionClients implements SessionPart, SessionSource {
     return { state: this.state, ...trafficOf([calls]), window: calls.outgoing.window.stats() };
   }
 
-  session(call: OutgoingCall): CallSession {
+  session(call: OutgoingCall): OutgoingCalls {
     const { outgoing } = this.#calls;
     if (this.closed) throw sessionEnded(this.name, this.#endReason);
     if (!this.engine.gate.calls && !call.again) throw drainingError("this engine", "local");

@@ -4,9 +4,6 @@ import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { ControlRequestOptions } from "../transfer/control/peer-link.ts";
 
-/** A session for a client's calls. */
-export type CallSession = OutgoingCalls;
-
 /** The source of the session for a client's next call: a peer. */
 export interface SessionSource {
   readonly engine: EngineServices;
@@ -26,7 +23,7 @@ export interface SessionSource {
    * The open session, at once, or a promise of an opening one. Throws or rejects with RpcError. The end of `call` ends
    * the wait.
    */
-  session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession>;
+  session(call: OutgoingCall, input: unknown): OutgoingCalls | Promise<OutgoingCalls>;
   /** Sends a control request. Undefined when calls may use any session. */
   ask?(method: number, input: unknown, options: ControlRequestOptions): Promise<unknown>;
 }

@@ -4,7 +4,8 @@ import { textOf } from "../base/errors/thrown.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
-import type { CallSession, SessionSource } from "../client/session-source.ts";
+import type { SessionSource } from "../client/session-source.ts";
+import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
@@ -150,7 +151,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#first;
   }
 
-  session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
+  session(call: OutgoingCall, input: unknown): OutgoingCalls | Promise<OutgoingCalls> {
     if (this.#closeReason !== undefined) throw this.#closeReason;
     const callee = call.boundTo;
     if (callee !== undefined) return this.#sessionAmong(this.#calleeAt(callee), call, undefined);
@@ -308,7 +309,7 @@ export class BackendSet implements SessionSource, BackendListener {
     places: Places,
     call: OutgoingCall,
     key: string | undefined,
-  ): CallSession | Promise<CallSession> {
+  ): OutgoingCalls | Promise<OutgoingCalls> {
     const there = places.backends().filter(({ connection }) => connection.current !== undefined);
     if (there.length === 0) return this.#sessionOfAny(places, call);
     const [only] = there;
@@ -329,13 +330,13 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** No backend is ready: uses the first that can be connected. Tries once, or for as long as the call waits. */
-  #sessionOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
+  #sessionOfAny(places: Places, call: OutgoingCall): Promise<OutgoingCalls> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
     return this.#firstOfAny(places, call).finally(() => this.#waiting--);
   }
 
-  async #firstOfAny(places: Places, call: OutgoingCall): Promise<CallSession> {
+  async #firstOfAny(places: Places, call: OutgoingCall): Promise<OutgoingCalls> {
     for (;;) {
       // A peer that was made without waiting may not have a backend yet.
       if (!this.#resolved) await this.#first.catch(() => {});
@@ -404,7 +405,7 @@ async function sessionAt(
   backend: Backend,
   call: OutgoingCall,
   mayGoElsewhere: boolean,
-): Promise<CallSession> {
+): Promise<OutgoingCalls> {
   const session = await backend.connection.session(call);
   const obstacle = call.terms.isBuiltin || !mayGoElsewhere ? undefined : obstacleAt(backend, call.methodPath);
   if (obstacle !== undefined) throw obstacle;

@@ -241,7 +241,7 @@ export function resolveBalanceOptions(
 }
 
 /** The options of one URL, with the defaults. */
-export interface ResolvedConnectOptions extends Resolved<typeof connectFields> {
+interface ResolvedConnectOptions extends Resolved<typeof connectFields> {
   readonly timeoutMs: number;
 }
 

@@ -5,7 +5,7 @@ import type { Complete } from "../base/options/options.ts";
 import { Backoff, backoffMs } from "../base/time/backoff.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
-import type { CallSession, SessionSource } from "../client/session-source.ts";
+import type { SessionSource } from "../client/session-source.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Identity } from "../security/identity.ts";
 import { isSealed, staysOnHost } from "../security/security-options.ts";
@@ -76,7 +76,7 @@ export class PeerConnection implements SessionSource, PeerObserver {
   /** Calls that wait for a session, and some that have stopped waiting. */
   readonly #waiting = new Set<OutgoingCall>();
   #forgotMs = Number.NEGATIVE_INFINITY;
-  #opening: Promise<CallSession> | undefined;
+  #opening: Promise<OutgoingCalls> | undefined;
   #giveUp: ((reason: RpcError) => void) | undefined;
   #onSessionEnded: (() => void) | undefined;
 
@@ -182,7 +182,7 @@ export class PeerConnection implements SessionSource, PeerObserver {
    * The open session, at once; or a promise of the next one, which all callers meanwhile share. `call` is the call that
    * wants it: its end ends the wait. Throws or rejects with RpcError: `resource_exhausted` when no more calls may wait.
    */
-  session(call?: OutgoingCall): CallSession | Promise<CallSession> {
+  session(call?: OutgoingCall): OutgoingCalls | Promise<OutgoingCalls> {
     // The usual case first: the session is open, and neither side drains.
     if (this.calls?.takesNoCalls === false && this.engine.gate.calls) return this.calls;
     const session = this.#session;
@@ -237,8 +237,8 @@ export class PeerConnection implements SessionSource, PeerObserver {
   }
 
   /** Settles at the latest when the connection is closed: calls must not wait for a peer that does not answer. */
-  #reopen(): Promise<CallSession> {
-    return new Promise<CallSession>((resolve, reject) => {
+  #reopen(): Promise<OutgoingCalls> {
+    return new Promise<OutgoingCalls>((resolve, reject) => {
       this.#giveUp = reject;
       // Cleared first: a call that tries again at once must not receive the old attempt.
       const clear = () => {
@@ -294,7 +294,7 @@ export class PeerConnection implements SessionSource, PeerObserver {
   }
 
   /** Takes the opened session, and returns its interface for calls. */
-  #adopt(session: Session): CallSession {
+  #adopt(session: Session): OutgoingCalls {
     const exchange = session.part(Exchange);
     this.#session = session;
     this.#exchange = exchange;

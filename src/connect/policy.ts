@@ -54,7 +54,7 @@ function loadOf({ inFlight, streams, weight }: Candidate, isStream: boolean): nu
  * are spread evenly among the turns of the others. Streams have turns of their own: a client that opens a stream before
  * each call would otherwise place all streams at one backend.
  */
-export class RoundRobin implements Policy {
+class RoundRobin implements Policy {
   readonly #credits = new WeakMap<object, number>();
   readonly #streamCredits = new WeakMap<object, number>();
 
@@ -81,7 +81,7 @@ export class RoundRobin implements Policy {
  * The backend with the fewest calls of this engine in flight. A tie is broken at random, so that clients do not all
  * begin with the same backend.
  */
-export class LeastInFlight implements Policy {
+class LeastInFlight implements Policy {
   readonly #random: () => number;
 
   constructor(random: () => number = Math.random) {
@@ -109,7 +109,7 @@ export class LeastInFlight implements Policy {
  * at a cost that does not grow with their number. Clients with equally little knowledge do not all choose the same
  * backend (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 2001).
  */
-export class TwoChoices implements Policy {
+class TwoChoices implements Policy {
   readonly #random: () => number;
 
   constructor(random: () => number = Math.random) {
@@ -134,7 +134,7 @@ export class TwoChoices implements Policy {
  * others; when it is back, those keys return. A ring of points would need hundreds for each candidate to be as even.
  * Calls without a key go by two choices. Weights do not count, since a key must not move.
  */
-export class ConsistentHash implements Policy {
+class ConsistentHash implements Policy {
   readonly #keyless: TwoChoices;
   readonly #seeds = new WeakMap<object, number>();
 

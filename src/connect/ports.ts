@@ -10,7 +10,7 @@ import { dropIdleRegistrations } from "../memory/registration-cache.ts";
 import { assertSecurable, type ResolvedSecurity } from "../security/security-options.ts";
 
 /** The options of an engine for the fabrics on which it opens ports. */
-export interface FabricChoice {
+interface FabricChoice {
   readonly verbs?: VerbsChoice | undefined;
   readonly security?: ResolvedSecurity | undefined;
   readonly limits?: { readonly maxConnections: number; readonly maxIdleConnectionMs: number } | undefined;

@@ -153,7 +153,7 @@ function chainOf(socket: TLSSocket): CertificateChain {
 // ---- the connecting side --------------------------------------------------------------------------------------------
 
 /** The connector's credentials, and the name that the peer must prove. */
-export interface ConnectingTerms extends ExchangeTerms {
+interface ConnectingTerms extends ExchangeTerms {
   readonly context: SecureContext;
   /** The pre-shared key; undefined where certificates are used. */
   readonly psk: { readonly identity: string; readonly key: Uint8Array } | undefined;

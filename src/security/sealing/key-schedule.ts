@@ -88,7 +88,7 @@ export class SealingKeys {
 }
 
 /** How many links before the newest one are kept, and how many after it can be asked for. */
-export interface LinkBounds {
+interface LinkBounds {
   readonly behind: number;
   readonly ahead: number;
 }

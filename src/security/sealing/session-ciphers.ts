@@ -8,7 +8,7 @@ import { keyBytes, type SuiteName } from "./suites.ts";
 export type HandshakeRole = "connector" | "acceptor";
 
 /** The ciphers of a port's guard, which sends while the thread computes. */
-export interface GuardCiphers {
+interface GuardCiphers {
   /** Seals this side's keepalives. `Port.vouch` takes ownership. */
   readonly sealing: Aead;
   /** Opens the peer's. */

@@ -15,8 +15,8 @@ import type { Identity } from "../../security/identity.ts";
 import { staysOnHost } from "../../security/security-options.ts";
 import { ControlRequest } from "../../transfer/control/control-request.ts";
 import type { ControlRequestOptions, PeerLink, RefusedTransfer } from "../../transfer/control/peer-link.ts";
-import { SessionMover } from "../../transfer/sealed/mover.ts";
-import { SessionOwner } from "../../transfer/sealed/owner.ts";
+import { PieceMover } from "../../transfer/sealed/mover.ts";
+import { PieceOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
@@ -40,8 +40,8 @@ export class Exchange implements SessionPart, PeerLink {
   readonly grants: GrantedRegions;
   readonly outgoing: OutgoingCalls;
   readonly incoming: IncomingCalls;
-  #sealedMover: SessionMover | undefined;
-  #sealedOwner: SessionOwner | undefined;
+  #sealedMover: PieceMover | undefined;
+  #sealedOwner: PieceOwner | undefined;
 
   constructor(session: Session) {
     const { services, account, port, address } = session;
@@ -130,15 +130,15 @@ export class Exchange implements SessionPart, PeerLink {
     return this.session.part(type);
   }
 
-  get sealedMover(): SessionMover | undefined {
+  get sealedMover(): PieceMover | undefined {
     const { regions } = this.session.sealing;
-    if (regions !== undefined) this.#sealedMover ??= new SessionMover(this, regions);
+    if (regions !== undefined) this.#sealedMover ??= new PieceMover(this, regions);
     return this.#sealedMover;
   }
 
-  get sealedOwner(): SessionOwner | undefined {
+  get sealedOwner(): PieceOwner | undefined {
     const { regions } = this.session.sealing;
-    if (regions !== undefined) this.#sealedOwner ??= new SessionOwner(this, regions);
+    if (regions !== undefined) this.#sealedOwner ??= new PieceOwner(this, regions);
     return this.#sealedOwner;
   }
 

@@ -44,7 +44,7 @@ import { type RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 
 /** The step of a session in state `opening`. docs/design/sessions.md has the table of the steps. */
-export type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
+type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
 
 /** The session of an opening. */
 export interface OpeningSession extends TlsSession, BodyContext {

@@ -11,7 +11,7 @@ const words = 0x7fff_ffff;
  * The word of the pings of a draining side: the echo confirms that the peer sends no more requests. The words of other
  * pings about the session are lower, down to `leastConfirmationWord`.
  */
-export const drainWord = 0xffff_ffff;
+const drainWord = 0xffff_ffff;
 
 /**
  * A peer's state from pings and pongs. Each of them shows whether its sender takes calls. A pong has the word of its

@@ -13,7 +13,7 @@ export const leastStayMs = 1000;
 const minuteMs = 60_000;
 
 /** A hello is answered, must come again with a cookie, may wait for a place, or is dropped. */
-export type HelloVerdict = "answer" | "retry" | "wait" | "full";
+type HelloVerdict = "answer" | "retry" | "wait" | "full";
 
 /** The place of a handshake. */
 interface HandshakePlace {

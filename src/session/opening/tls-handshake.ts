@@ -56,13 +56,13 @@ export interface TlsSession {
 }
 
 /** Takes the proof of a handshake. A failed handshake ends the session instead. */
-export type OnProof = (proof: TlsProof) => void;
+type OnProof = (proof: TlsProof) => void;
 
 /**
  * The TLS handshake of a session, the first step of its opening. TLS runs over `secure` frames, in the clear. The keys
  * depend on the hello as it was sent and on the acceptor's terms.
  */
-export abstract class TlsHandshake implements TlsExchangeListener {
+abstract class TlsHandshake implements TlsExchangeListener {
   protected readonly session: TlsSession;
   readonly #onProof: OnProof;
   readonly #role: HandshakeRole;

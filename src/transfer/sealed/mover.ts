@@ -32,7 +32,7 @@ const mostUnderWay = piecesInFlight + 2;
  * owner seals into its staging memory, and this side reads and opens. For a put this side seals into its staging
  * memory, and the owner reads and opens (docs/design/security.md).
  */
-export class SessionMover implements SealedMover {
+export class PieceMover implements SealedMover {
   readonly #peer: PeerLink;
   readonly #ciphers: PieceCiphers;
   readonly #gets: PieceWindow;

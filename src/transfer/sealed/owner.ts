@@ -45,7 +45,7 @@ interface Wanted {
  * The owner's side of the sealed transfers of one session: seals pieces that the peer gets, and opens pieces that it
  * puts. Each access is checked against the grants when the peer asks, and again when bytes are put in place.
  */
-export class SessionOwner implements SealedOwner {
+export class PieceOwner implements SealedOwner {
   readonly #peer: PeerLink;
   readonly #ciphers: PieceCiphers;
   readonly #clock: Clock;

@@ -10,8 +10,8 @@ import { builtin } from "../../wire/builtin.ts";
 import type { ServedMethod } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type { PieceCiphers } from "../control/sealed-bulk.ts";
-import { SessionMover } from "./mover.ts";
-import { getPieceMethod, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
+import { PieceMover } from "./mover.ts";
+import { getPieceMethod, PieceOwner, putPieceMethod, releasePiecesMethod } from "./owner.ts";
 
 /** Ciphers of Node, for one key in both directions. Only tests may use one key in this way. */
 export function testCiphers(key: Uint8Array = randomBytes(32)): PieceCiphers {
@@ -85,8 +85,8 @@ export class SealedPair {
   readonly moverAccount = {};
   /** The owner's clock: for pieces that its peer does not release. */
   readonly ownerClock = new FakeClock();
-  readonly sessionMover: SessionMover;
-  readonly #sealedOwner: SessionOwner;
+  readonly sessionMover: PieceMover;
+  readonly #sealedOwner: PieceOwner;
   readonly #ownerLink: PeerLink;
   #pumps = true;
 
@@ -112,7 +112,7 @@ export class SealedPair {
         return owner();
       },
     } as unknown as PeerLink;
-    this.#sealedOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
+    this.#sealedOwner = new PieceOwner(this.#ownerLink, ciphers, this.ownerClock);
     const moverLink = {
       port: this.mover,
       address: this.mover.admit(rawOf(this.owner)),
@@ -122,7 +122,7 @@ export class SealedPair {
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;
-    this.sessionMover = new SessionMover(moverLink, ciphers);
+    this.sessionMover = new PieceMover(moverLink, ciphers);
     this.#pump();
   }
 
