@@ -172,7 +172,7 @@ export class FileMemory {
 /** The length of a window. */
 const windowBytes = 2 ** 32;
 /** The longest view that fits into a window from any offset. */
-export const maxViewBytes = windowBytes / 2;
+const maxViewBytes = windowBytes / 2;
 
 /** Node's module. It loads at first use. */
 const fs = () => process.getBuiltinModule("node:fs");

@@ -115,9 +115,9 @@ export class Pool {
     this.#takenBytes += taking.slabBytes;
     const view = new Uint8Array(slab.memory, 0, bytes);
     const onDisposed = () => this.#onDisposed(slab);
-    if (access === undefined) return new PooledMemory<A>(view, { onDisposed });
+    if (access === undefined) return new PooledMemory<A>(view, onDisposed);
     try {
-      return new PooledMemory<A>(view, { onDisposed }, this.#expose(view, access, taking.at, keys));
+      return new PooledMemory<A>(view, onDisposed, this.#expose(view, access, taking.at, keys));
     } catch (error) {
       onDisposed();
       throw error;
@@ -259,11 +259,6 @@ export interface ViewConstructor<V extends ArrayBufferView> {
   new (buffer: ArrayBuffer, byteOffset: number, length: number): V;
 }
 
-/** Is notified when pooled memory is disposed. */
-export interface PooledMemoryListener {
-  onDisposed(): void;
-}
-
 /**
  * Memory from `engine.pool.take(bytes)`. It is yours until `dispose`, which `using` calls. Then it returns to the pool
  * as soon as no transfer and no region uses it. After `dispose` its bytes have another owner: keep no view of it.
@@ -272,15 +267,15 @@ export class PooledMemory<A extends Access = never> implements Disposable {
   /** Length in bytes, as asked for. */
   readonly byteLength: number;
   readonly #bytes: Uint8Array<ArrayBuffer>;
-  readonly #owner: PooledMemoryListener;
+  readonly #onDisposed: () => void;
   readonly #region: Region<A> | undefined;
   #disposed = false;
 
   /** @internal Memory comes from `pool.take`. */
-  constructor(bytes: Uint8Array<ArrayBuffer>, owner: PooledMemoryListener, region?: Region<A>) {
+  constructor(bytes: Uint8Array<ArrayBuffer>, onDisposed: () => void, region?: Region<A>) {
     this.byteLength = bytes.byteLength;
     this.#bytes = bytes;
-    this.#owner = owner;
+    this.#onDisposed = onDisposed;
     this.#region = region;
   }
 
@@ -338,7 +333,7 @@ export class PooledMemory<A extends Access = never> implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#region?.dispose();
-    this.#owner.onDisposed();
+    this.#onDisposed();
   }
 
   [Symbol.dispose](): void {
@@ -357,7 +352,7 @@ export class PooledMemory<A extends Access = never> implements Disposable {
 /** Smaller slabs do not get their own pages: that would cost more than it gains. */
 const minMappedBytes = 64 * 1024;
 /** From this length on, slabs use huge pages: one entry of the TLB (and of a NIC's table) instead of 512. */
-export const hugePageBytes = 2 * 1024 * 1024;
+const hugePageBytes = 2 * 1024 * 1024;
 /** The longest buffer that the addon allocates. */
 const maxMappedBytes = 2 ** 32;
 

@@ -1,20 +1,5 @@
 import { maxPutNotifications } from "../memory/put-notification.ts";
-import type { RemoteGrant } from "../memory/remote-region.ts";
-import { builtin } from "../wire/builtin.ts";
 import { asCount, builtinMethod, fail, isUint32, isUint64 } from "./control/control-method.ts";
-import { requestInCall } from "./control/control-request.ts";
-import type { PeerLink, TransferScope } from "./control/peer-link.ts";
-
-/** Notifies the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
-export async function sendPutNotification(
-  scope: TransferScope,
-  peer: PeerLink,
-  remote: RemoteGrant,
-  n: number,
-  bytes: number,
-): Promise<void> {
-  await requestInCall(scope, peer, builtin.putNotification, [remote.grantKey, n, bytes]);
-}
 
 interface PutNotificationInput {
   readonly key: bigint;

@@ -7,11 +7,12 @@ import type { Port } from "../fabric/port.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold, holdTarget } from "../memory/registration-cache.ts";
+import { builtin } from "../wire/builtin.ts";
+import { requestInCall } from "./control/control-request.ts";
 import type { PeerLink, TransferScope } from "./control/peer-link.ts";
 import type { ChunkListener, SealedMover } from "./control/sealed-bulk.ts";
 import { type LocalSegment, planExtents, type RegisteredPart } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
-import { sendPutNotification } from "./put-notification.ts";
 import { Scheduler } from "./scheduler.ts";
 import { givenUp, lostLocally, refused, refusedByOwner, stoppedEarly, unpinned } from "./transfer-error.ts";
 import type { PutOptions } from "./transfer-options.ts";
@@ -247,7 +248,11 @@ export class TransferOperation implements ChunkListener<number | RpcError> {
         message: `${this.op}: the option notify needs a region of at least 1 byte`,
       });
     }
-    await sendPutNotification(this.#scope, this.peer, remote, notify, this.total);
+    await requestInCall(this.#scope, this.peer, builtin.putNotification, [
+      remote.grantKey,
+      notify,
+      this.total,
+    ]);
   }
 
   #succeed(): void {

@@ -12,15 +12,15 @@ import { type PeerIdentity, registerExtension } from "./extension.ts";
  *   24      token, 16 bytes
  *   40      the URLs, each one byte of length and that many bytes of UTF-8
  */
-export const handleExtension = 0x7a;
+const handleExtension = 0x7a;
 export const handleTokenBytes = 16;
 
 const headerBytes = 40;
 const version = 1;
 const maxUrls = 16;
 const maxUrlBytes = 255;
-export const minHandleBytes = headerBytes;
-export const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
+const minHandleBytes = headerBytes;
+const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
 /** The form of a URL here. Whether the URL can be connected to is checked later. */
 const urlPattern = /^[a-z][a-z0-9+]{0,15}:\/\/[^\p{Cc}]{1,200}$/u;
 

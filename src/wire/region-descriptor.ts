@@ -15,7 +15,7 @@ import { DecodeError, EncodeError, type RegionCodec, registerExtension } from ".
  *   8  u64  remote address of its first byte, in the provider's form (virtual address or offset)
  *   16 u64  length in bytes, not 0
  */
-export const regionExtension = 0x7d;
+const regionExtension = 0x7d;
 export const regionHeaderBytes = 16;
 export const regionSegmentBytes = 24;
 /** More segments than this are a mistake or an attack. */
@@ -58,7 +58,7 @@ export function writeRegionDescriptor({ access, bytes, segments }: RegionDescrip
 }
 
 /** The fault of a payload's length, or "". The length is checked before decoding. */
-export function regionSizeFault(size: number): string {
+function regionSizeFault(size: number): string {
   const segments = (size - regionHeaderBytes) / regionSegmentBytes;
   const fits = Number.isInteger(segments) && segments >= 0 && segments <= maxRegionSegments;
   return fits ? "" : `region descriptor has ${size} bytes`;

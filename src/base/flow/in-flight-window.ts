@@ -32,7 +32,7 @@ export interface WindowStats {
 }
 
 /** Limits the calls of a session in flight: the smaller of this side's limit and the peer's credits. */
-export class InFlightWindow implements WindowStats {
+export class InFlightWindow {
   readonly limits: WindowLimits;
   /** Plain fields: each call compares with them. `grant` sets both. */
   limit = 0;

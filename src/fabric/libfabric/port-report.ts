@@ -55,16 +55,6 @@ export interface ConnectionCounts {
   readonly evicted: number;
 }
 
-const none: QueueLevel = { depth: 0, used: 0, highest: 0 };
-
-/** The description of a port without queues; for tests. */
-export const plainDescription: PortDescription = {
-  queues: { send: none, receive: none, completion: none, waiting: 0 },
-  registeredBytes: 0,
-  registrationsMade: 0,
-  registrationsMadeBytes: 0,
-};
-
 /**
  * Attributes that the provider granted when the port opened (fi_getinfo(3)). 0 and "" stand for what it does not
  * report.

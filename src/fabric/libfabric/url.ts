@@ -9,7 +9,6 @@ export type NodeScheme = "efa" | "cxi" | "opx" | "psm2" | "psm3" | "ucx";
 /** Schemes that native code serves. */
 export type NativeScheme = "shm" | "tcp" | "verbs" | NodeScheme;
 const nodeSchemes: readonly NodeScheme[] = ["efa", "cxi", "opx", "psm2", "psm3", "ucx"];
-export const nativeSchemes: readonly NativeScheme[] = ["shm", "tcp", "verbs", ...nodeSchemes];
 /** The providers a URL can name. */
 export type Scheme = "mem" | SocketScheme | NativeScheme;
 
@@ -32,7 +31,7 @@ export interface FabricUrl {
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
 /** What fits into a socket address on every system (103 bytes) beside the names that a listener makes of the path. */
-export const mostPathBytes = 89;
+const mostPathBytes = 89;
 const pathPattern = /^\/[A-Za-z0-9._/-]{1,63}$/;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =

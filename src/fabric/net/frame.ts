@@ -37,7 +37,7 @@ export const magic = 0x7465_6ecb;
 export const version = 1;
 
 /** A return address: a socket address and the name of the connection. */
-export const mostAddressBytes = 64;
+const mostAddressBytes = 64;
 /** Transfers that one side may have asked for and that have not ended. */
 export const mostRequests = 64;
 export const mostExtents = 64;

@@ -106,8 +106,8 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** The text of a sysfs file; "" for a missing file, or one that does not answer, such as that of an unused entry. */
-function textOf(path: string): string {
+/** The text of a file of the kernel; "" for a missing file, or one that does not answer, such as that of an unused entry. */
+export function textOf(path: string): string {
   try {
     return readFileSync(path, "utf8").trim();
   } catch {

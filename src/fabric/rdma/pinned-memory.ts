@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
 import { release } from "node:os";
 import { join } from "node:path";
+import { textOf } from "./devices.ts";
 
 /** Locked memory of this process and its limit. Every registration with an RDMA device counts. */
 export interface LockedMemory {
@@ -41,14 +41,6 @@ export function pinObstacle(bytes: number): string | undefined {
     `${bytes} bytes cannot be registered: the process has pinned ${pinnedBytes} of at most ${limitBytes} bytes ` +
     "(RLIMIT_MEMLOCK). Raise the limit with `ulimit -l`, or release memory"
   );
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }
 
 /**

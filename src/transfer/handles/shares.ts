@@ -100,7 +100,7 @@ function refused(
 const maxBorrowed = 256;
 
 /** The name that `security.allow` gets for a request to borrow. */
-export const borrowPath = "cinnabar/borrow";
+const borrowPath = "cinnabar/borrow";
 
 /**
  * The borrower ends the lease by its own clock, so that it knows the reason. This side waits that much longer, in

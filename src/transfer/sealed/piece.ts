@@ -31,7 +31,7 @@ export interface Piece {
 }
 
 /** The purpose of a sealing: the first word of the authenticated data beside the bytes. */
-export const sealedFor = { get: 1, put: 2, body: 3 } as const;
+const sealedFor = { get: 1, put: 2, body: 3 } as const;
 
 /** The authenticated data beside the bytes of a piece: the purpose, and each range as key, offset and length. */
 export function pieceContext(op: "get" | "put", ranges: readonly PieceRange[]): Uint8Array {
@@ -145,7 +145,7 @@ function copyAll(views: readonly Uint8Array[], target: Uint8Array): number {
 }
 
 /** The only view, if there is exactly one. */
-export function onlyView(views: readonly Uint8Array[]): Uint8Array | undefined {
+function onlyView(views: readonly Uint8Array[]): Uint8Array | undefined {
   return views.length === 1 ? views[0] : undefined;
 }
 
