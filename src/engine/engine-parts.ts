@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { closedError, type RpcError } from "../base/errors/rpc-error.ts";
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import { SharedBudgets } from "../base/flow/peer-account.ts";
 import { RequestCredits } from "../base/flow/request-credits.ts";
 import { CallLog } from "../base/observe/call-log.ts";
@@ -9,6 +10,7 @@ import { Listeners } from "../base/observe/listeners.ts";
 import { realClock, systemClock } from "../base/time/clock.ts";
 import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { realTimers } from "../base/time/real-timers.ts";
+import type { Middleware } from "../call/middleware.ts";
 import { SessionClients, type SessionPeer } from "../client/session-peer.ts";
 import { BorrowConnections } from "../connect/borrow-connections.ts";
 import { Connector } from "../connect/connector.ts";
@@ -30,6 +32,7 @@ import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { Heartbeat } from "../session/liveness/heartbeat.ts";
 import { IdlePings } from "../session/liveness/idle-pings.ts";
+import type { Teardown } from "../session/liveness/teardown.ts";
 import { drainingError, PeerEvicted } from "../session/opening/end-reasons.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { EngineEvents } from "./engine-events.ts";
@@ -41,10 +44,23 @@ import { controlMethods, sessionParts } from "./session-parts.ts";
 /** The time that `close` allows for goodbyes and answers to leave. */
 const closeGraceMs = 500;
 
-/** The composition root: makes the parts of one engine and connects them. No other file knows all parts. */
-export class EngineParts {
+/**
+ * The composition root: makes the parts of one engine and connects them. No other file knows all parts. Sessions see the
+ * services among them.
+ */
+export class EngineParts implements EngineServices {
   /** A random number of this engine's incarnation. */
   readonly incarnation = randomBytes(8).readBigUInt64LE();
+  readonly clock = systemClock;
+  readonly realClock = realClock;
+  readonly limits: EngineLimits;
+  readonly liveness: EngineServices["liveness"];
+  readonly security: EngineServices["security"];
+  readonly clientMiddleware: readonly Middleware[];
+  readonly goodbyes = new Set<Teardown>();
+  readonly credits: RequestCredits;
+  readonly budgets: SharedBudgets;
+  readonly builtins: EngineServices["builtins"];
   readonly counters: Counters = newCounters();
   readonly securityMeter = new SecurityMeter();
   readonly metrics: CallMetrics;
@@ -63,7 +79,6 @@ export class EngineParts {
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly health: HealthBook;
-  readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
   /** Undefined when idle peers are not pinged. */
   readonly #idlePings: IdlePings | undefined;
@@ -77,7 +92,13 @@ export class EngineParts {
   #closing: Promise<void> | undefined;
 
   constructor(options: ResolvedEngineOptions) {
-    const { limits, security } = options;
+    const { limits, security, middleware } = options;
+    this.limits = limits;
+    this.liveness = options;
+    this.security = security;
+    this.clientMiddleware = middleware.client ?? [];
+    this.credits = new RequestCredits(limits.maxRequestsInAll, limits.maxRequests, limits.maxSessions);
+    this.budgets = new SharedBudgets(limits);
     const credentials = security?.credentials;
     this.tls = credentials && new TlsEndpoint(credentials, security?.identify ?? identifyByName);
     const assertOpen = () => this.assertOpen();
@@ -92,7 +113,7 @@ export class EngineParts {
     });
     this.replays = new ReplayCache(systemClock, limits, options.security !== undefined);
     this.admission = new Admission(systemClock, this.wheel, options.admission);
-    const { onHandlerError = this.handlerErrors.report, middleware } = options;
+    const { onHandlerError = this.handlerErrors.report } = options;
     const { replays, admission, metrics } = this;
     const around = middleware.server ?? [];
     const serverTerms = { onHandlerError, replays, admission, metrics, middleware: around };
@@ -102,10 +123,11 @@ export class EngineParts {
       () => this.served.services.map(([name]) => name),
       () => this.sessions.announce(),
     );
-    this.services = this.#createServices(options);
+    const { shares } = this.memory;
+    this.builtins = controlMethods(this.dispatchers.controls, shares, this.borrowing, this.incarnation);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
     this.sessions = new SessionTable({
-      services: this.services,
+      services: this,
       watch: this.heartbeat,
       parts: sessionParts,
       onSessionOpened: (session) => {
@@ -118,13 +140,13 @@ export class EngineParts {
     if (keepaliveMs !== undefined)
       this.#idlePings = new IdlePings(realClock, keepaliveMs, this.heartbeat, this.sessions);
     this.progress.sink = this.sessions;
-    const { services, sessions, ports } = this;
+    const { sessions, ports } = this;
     const serve = (implementations: readonly Implementation[] = []) => {
       const served = new ServedServices(this.dispatchers, false);
       served.add("connect", implementations);
       return served;
     };
-    this.connector = new Connector(services, sessions, ports, serve, options.connectTimeoutMs, assertOpen);
+    this.connector = new Connector(this, sessions, ports, serve, options.connectTimeoutMs, assertOpen);
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
       this.connector.connection(url, { timeoutMs }),
     );
@@ -213,7 +235,7 @@ export class EngineParts {
     this.sessions.close(reason);
     this.replays.close(reason);
     // Goodbyes wait for transfers under way.
-    const { goodbyes } = this.services;
+    const { goodbyes } = this;
     const untilMs = realTimers.now() + closeGraceMs;
     while ((goodbyes.size > 0 || this.ports.all.some((port) => port.busy)) && realTimers.now() < untilMs) {
       this.progress.poll();
@@ -243,38 +265,7 @@ export class EngineParts {
     else this.counters.sessionsClosed++;
   }
 
-  #createServices(options: ResolvedEngineOptions): EngineServices {
-    const { limits, middleware } = options;
-    const { health } = this;
-    return {
-      clock: systemClock,
-      realClock,
-      wheel: this.wheel,
-      progress: this.progress,
-      gate: this.gate,
-      counters: this.counters,
-      metrics: this.metrics,
-      limits,
-      quarantine: this.quarantine,
-      goodbyes: new Set(),
-      credits: new RequestCredits(limits.maxRequestsInAll, limits.maxRequests, limits.maxSessions),
-      budgets: new SharedBudgets(limits),
-      liveness: options,
-      security: options.security,
-      securityMeter: this.securityMeter,
-      tls: this.tls,
-      incarnation: this.incarnation,
-      clientMiddleware: middleware.client ?? [],
-      served: this.served,
-      builtins: controlMethods(
-        this.dispatchers.controls,
-        this.memory.shares,
-        this.borrowing,
-        this.incarnation,
-      ),
-      toldHealth: () => health.told,
-    };
-  }
+  readonly toldHealth = () => this.health.told;
 }
 
 const peerOf = (session: Session): SessionPeer => session.part(SessionClients).peer;

@@ -88,8 +88,7 @@ export interface EngineStats extends Traffic {
 
 /** The present state of an engine's parts. */
 export function statsOf(parts: EngineParts, histograms = false): EngineStats {
-  const { sessions, wheel, memory, quarantine, ports, replays } = parts;
-  const { budgets } = parts.services;
+  const { sessions, wheel, memory, quarantine, budgets, ports, replays } = parts;
   return {
     counters: { ...parts.counters },
     sessions: sessions.size,
