@@ -13,14 +13,19 @@ import {
 export type FieldSchemas = { readonly [name: string]: Schema };
 
 /** The input of `fields`. A field with a schema that accepts `undefined` may be missing. */
-export type FieldsInput<F extends FieldSchemas> = Lenient<{ [K in keyof F]: InferInput<F[K]> }>;
+export type FieldsInput<F extends FieldSchemas> = {
+  [K in keyof F as undefined extends InferInput<F[K]> ? never : K]: InferInput<F[K]>;
+} & {
+  [K in keyof F as undefined extends InferInput<F[K]> ? K : never]?: InferInput<F[K]>;
+} extends infer Both // shown as one object
+  ? { [K in keyof Both]: Both[K] }
+  : never;
 
 /** The output of `fields`. */
-export type FieldsOutput<F extends FieldSchemas> = Lenient<{ [K in keyof F]: InferOutput<F[K]> }>;
-
-/** The same object, where a field that may be `undefined` may be missing. */
-type Lenient<O> = { [K in keyof O as undefined extends O[K] ? never : K]: O[K] } & {
-  [K in keyof O as undefined extends O[K] ? K : never]?: O[K];
+export type FieldsOutput<F extends FieldSchemas> = {
+  [K in keyof F as undefined extends InferOutput<F[K]> ? never : K]: InferOutput<F[K]>;
+} & {
+  [K in keyof F as undefined extends InferOutput<F[K]> ? K : never]?: InferOutput<F[K]>;
 } extends infer Both // shown as one object
   ? { [K in keyof Both]: Both[K] }
   : never;
