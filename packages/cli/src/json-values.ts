@@ -37,7 +37,7 @@ export function valueOfJson(json: unknown, schema: JsonSchema | undefined, path:
     if (error instanceof JsonValueError) throw new UsageError(error.message);
     if (!(error instanceof TooLong)) throw error;
     throw new CommandError(
-      `${path}: the schema that the server tells takes too long to read: give --contract FILE`,
+      `${path}: the schema that the server reports takes too long to read: give --contract FILE`,
     );
   }
 }

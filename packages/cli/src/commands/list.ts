@@ -6,7 +6,7 @@ import { table } from "../table.ts";
 
 const help = `Usage: cinnabar list URL [--json] [OPTION…]
 
-Prints the services and methods that a server tells: only those that this caller
+Prints the services and methods that a server reports: those that this caller
 may call. The server must serve reflection(engine) of cinnabar-inspect.
 
   --json           Prints what the server answered, as JSON.
