@@ -83,7 +83,7 @@ const noMessages: readonly RegExp[] = [
   // Descriptions in schemas.
   /^only calls (of this service|that have failed)/,
   // Code that is generated.
-  /^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createDiffieHellman \}/,
+  /^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createPrivateKey, /,
   // What commands print when all is well.
   /^Usage: cinnabar|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
   /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves|Starts) .*\.$|^any amount can be pinned$/,
