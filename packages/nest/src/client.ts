@@ -139,7 +139,7 @@ export class CinnabarClient extends ClientProxy {
     return this.#peer as T;
   }
 
-  /** @inheritDoc */
+  /** As Nest describes it. Once connected, a call goes out when it is subscribed to, without a turn of the loop before. */
   override send<Result = unknown, Input = unknown>(pattern: unknown, data: Input): Observable<Result> {
     // Without a connection, and for what Nest refuses, the way of Nest.
     if (
