@@ -74,6 +74,9 @@ export const serverSentEvents: StreamForm = {
 /** Proxies give up a connection that is silent for a minute. */
 const beatMs = 15_000;
 
+/** How long an answer waits for its status: a browser's event stream is open when it has the headers. */
+const statusMs = 1000;
+
 /** What a call gives: items, or the one answer of a client stream. */
 export type CallItems = Pick<ItemStream<unknown>, "next" | "cancel">;
 
@@ -136,8 +139,8 @@ export class StreamCall implements ItemsBody {
   }
 
   /**
-   * The answer, as soon as there is something to send: the headers of the call, its first item, its end, or after a
-   * while of silence.
+   * The answer, as soon as there is something to send: the headers of the call, its first item, its end, or after
+   * `statusMs` of silence.
    */
   async answer(): Promise<HttpAnswer> {
     const first = this.#item();
@@ -151,7 +154,7 @@ export class StreamCall implements ItemsBody {
         failure = error;
       },
     );
-    await within(beatMs, Promise.race([settled, known]));
+    await within(statusMs, Promise.race([settled, known]));
     if (failure !== undefined && this.#form.hasStatus) {
       this.#finish();
       if (!(failure instanceof RpcError)) throw failure;
