@@ -134,6 +134,7 @@ describe("the limits of an engine", () => {
     };
     expect(await times(100)).toEqual([10_000, 30_000, 60_000]);
     expect(await times(5_000)).toEqual([50_000, 150_000, 300_000]);
+    expect(await times(1_234.56)).toEqual([12_346, 37_037, 74_074]);
     expect(await times(maxTimeoutMs)).toEqual([maxTimeoutMs, maxTimeoutMs, maxTimeoutMs]);
   });
 

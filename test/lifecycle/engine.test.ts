@@ -57,6 +57,14 @@ describe.each(providers)("an engine over $name", (provider) => {
     expect(second.urls).toEqual([url]);
   });
 
+  it("takes times with fractions of a millisecond", async () => {
+    const times = { heartbeatMs: 1_234.56, keepaliveMs: 700.1, maxStallMs: 900.7, connectTimeoutMs: 4_000.3 };
+    const server = await openEngine({ listen: provider.freshUrl(), serve: [living()], ...times });
+    const client = await openEngine(times);
+    const peer = await client.connect(again(server));
+    expect(await peer.client(Life).ping()).toBe("pong");
+  });
+
   it("opens and closes many times at one address", async () => {
     let url = provider.freshUrl();
     for (let i = 0; i < 8; i++) {

@@ -191,7 +191,9 @@ export function deriveLimits(memoryBytes: number, heapBytes: number, heartbeatMs
   const maxRequestsInAll = Math.floor(heapBudget / (160 * kibi));
   const maxQueuedBytesInAll = Math.floor(memoryBytes / 20);
   const maxSessions = Math.min(1024, Math.floor(heapBudget / mebi));
-  const heartbeats = (count: number): number => Math.min(maxTimeoutMs, count * Math.max(1000, heartbeatMs));
+  // Whole, because ports take whole milliseconds.
+  const heartbeats = (count: number): number =>
+    Math.min(maxTimeoutMs, Math.ceil(count * Math.max(1000, heartbeatMs)));
   return {
     memoryBytes,
     maxBodyBytes: Math.min(512 * mebi, Math.floor(memoryBytes / 20)),
