@@ -12,6 +12,9 @@ export interface Export {
   readonly device: BlockDevice;
 }
 
+/** Whether UTF-8 keeps a text as it is. */
+export const isUtf8Text = (text: string): boolean => Buffer.from(text).toString() === text;
+
 /** The disks of a server, by their names. */
 export class Exports {
   readonly all: readonly Export[];
@@ -26,8 +29,11 @@ export class Exports {
     let namesBytes = 0;
     for (const { name } of this.all) {
       const bytes = typeof name === "string" ? Buffer.byteLength(name) : 0;
-      if (bytes === 0 || bytes > maxNameBytes)
-        throw new TypeError(`${where}: the name of a disk must be a string of 1 to ${maxNameBytes} bytes`);
+      // Clients cannot ask for half of a surrogate pair: it has no form in UTF-8.
+      if (bytes === 0 || bytes > maxNameBytes || !isUtf8Text(name))
+        throw new TypeError(
+          `${where}: the name of a disk must be a well-formed string of 1 to ${maxNameBytes} bytes`,
+        );
       namesBytes += bytes;
     }
     if (namesBytes > maxNamesBytes)

@@ -267,8 +267,14 @@ describe("several disks", () => {
     for (const [disks, options, message] of [
       [new Map(), {}, "serveNbd: give 1 to 256 disks, not 0"],
       [many(257, 4), {}, "serveNbd: give 1 to 256 disks, not 257"],
-      [new Map([["", device]]), {}, "serveNbd: the name of a disk must be a string of 1 to 4096 bytes"],
-      [many(1, 4097), {}, "serveNbd: the name of a disk must be a string of 1 to 4096 bytes"],
+      [
+        new Map([["", device]]),
+        {},
+        "serveNbd: the name of a disk must be a well-formed string of 1 to 4096 bytes",
+      ],
+      [new Map([["a\ud800", device]]), {}, "serveNbd: the name of a disk must be a well-formed string of"],
+      [many(1, 1), { path: "/tmp/\udc00" }, "serveNbd: path must be a well-formed string"],
+      [many(1, 4097), {}, "serveNbd: the name of a disk must be a well-formed string of 1 to 4096 bytes"],
       [many(17, 4096), {}, "serveNbd: the names of all disks may have 65536 bytes, they have 69632"],
       [
         many(2, 4),
@@ -301,6 +307,25 @@ describe("a rate for each host", () => {
     await expect.poll(() => server.stats()).toMatchObject({ waiting: 1, waitingBytes: mib, open: 1 });
     await server.close();
     expect(server.stats()).toMatchObject({ waiting: 0, waitingBytes: 0, open: 0, reads: 1, failed: 0 });
+  });
+
+  it("holds for a host that connects again", async () => {
+    const { uri, server } = await serve(nullDevice({ bytes }), slow);
+    const first = await NbdClient.open(uri);
+    await first.read(0, mib);
+    first.socket.destroy();
+    await expect.poll(() => server.stats().open).toBe(0);
+    const second = await NbdClient.open(uri);
+    second.send(read);
+    await expect.poll(() => server.stats()).toMatchObject({ waiting: 1, reads: 1 });
+  });
+
+  it("takes no bytes of it for reads that are refused", async () => {
+    const { uri } = await serve(nullDevice({ bytes }), slow);
+    const client = await NbdClient.open(uri);
+    for (const refused of [{ bytes: 2 ** 32 - 4096 }, { bytes: mib, offset: 2 ** 50 }])
+      expect(await client.errorOf({ type: command.read, ...refused })).toBe(errno.invalid);
+    expect((await client.read(0, mib)).length).toBe(mib);
   });
 
   it("does not bind another host", async () => {

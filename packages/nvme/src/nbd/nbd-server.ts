@@ -1,13 +1,13 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { type Field, integer, resolveNested, resolveOptions, text } from "cinnabar/options";
+import { type Field, fail, integer, resolveNested, resolveOptions, text } from "cinnabar/options";
 import type { BlockDevice } from "../device/block-device.ts";
 import { maxHeldBytes } from "../socket/byte-reader.ts";
 import { type ConnectionCounts, type ConnectionLimits, limitFields } from "../socket/connection-bounds.ts";
 import { Paces, type RateCounts, type RateLimits, rateFields } from "../socket/pace.ts";
 import { type Connection, SocketServer } from "../socket/socket-server.ts";
 import { Channel } from "./channel.ts";
-import { Exports } from "./exports.ts";
+import { Exports, isUtf8Text } from "./exports.ts";
 import { Handshake } from "./handshake.ts";
 import { maxNameBytes } from "./protocol.ts";
 import { type NbdTlsOptions, TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
@@ -108,6 +108,7 @@ export async function serveNbd(
   const { name = "disk", path, host, port, tls, maxBytesPerConnection } = resolved;
   if (port === undefined ? host !== undefined : path !== undefined)
     throw new TypeError(`${where}: give path for a Unix socket, or port, with host if you like`);
+  if (path !== undefined && !isUtf8Text(path)) fail(TypeError, where, "path", "a well-formed string", path);
   if (disks instanceof Map && options.name !== undefined)
     throw new TypeError(`${where}: name is for a single disk: the names of several are the keys of the map`);
   const exports = new Exports(where, disks instanceof Map ? disks : new Map([[name, disks as BlockDevice]]));

@@ -125,9 +125,15 @@ export class Transmission {
   }
 
   /** When the rate of the host lets a request begin. The connection is not read until then. */
-  #turnOf({ type, bytes }: Request): Promise<void> | undefined {
-    const hasData = type === command.read || type === command.write;
-    return this.#pace?.take(hasData ? bytes : 0, this.#isOver);
+  #turnOf(request: Request): Promise<void> | undefined {
+    return this.#pace?.take(this.#dataBytes(request), this.#isOver);
+  }
+
+  /** The data of a read or a write that this server moves. A refused read costs no more than an operation. */
+  #dataBytes(request: Request): number {
+    const { type, bytes } = request;
+    if (type === command.read) return this.#faultOf(request) === undefined ? bytes : 0;
+    return type === command.write && bytes <= maxRequestBytes ? bytes : 0;
   }
 
   readonly #isOver = (): boolean => this.#isEnding || this.#writer.isGone;

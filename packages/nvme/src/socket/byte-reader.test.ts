@@ -4,6 +4,8 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { FakeSocket } from "../fake-socket.test-support.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
@@ -184,6 +186,26 @@ it("long bodies come straight into their memory", async () => {
     places.length / 2,
   );
   expect(places.slice(1, -1).every(({ buffer }) => memory.has(buffer as ArrayBuffer))).toBe(true);
+});
+
+it("single bytes that nobody takes cost little more than themselves", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const socket = new FakeSocket();
+  const reader = new ByteReader(socket);
+  const sent = pattern(10_000);
+  const chunks = Array.from(sent, (byte) => {
+    const chunk = Buffer.from([byte]);
+    socket.push(chunk);
+    return new WeakRef(chunk);
+  });
+  await new Promise(setImmediate);
+  collect();
+  expect(chunks.filter((chunk) => chunk.deref() !== undefined).length).toBeLessThan(1_000);
+  expect(reader.take(3)?.equals(sent.subarray(0, 3))).toBe(true);
+  const rest = Buffer.alloc(9_997);
+  expect(await reader.readInto(rest)).toBe(true);
+  expect(rest.equals(sent.subarray(3))).toBe(true);
 });
 
 it("a connection whose handle Node does not show is read as a stream", async () => {

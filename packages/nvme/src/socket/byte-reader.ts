@@ -8,6 +8,8 @@ const longBytes = 32 * 1024;
 /** So much is read at a time where a message with a long body comes next: its head, and little of its body. */
 const headWindowBytes = 4 * 1024;
 const windowBytes = 64 * 1024;
+/** More chunks than this become one: a peer that sends single bytes costs little more than its bytes. */
+const maxChunks = 256;
 
 /** Memory that waits for bytes. */
 interface Target {
@@ -174,12 +176,19 @@ export class ByteReader {
       target.filledBytes += this.#copyInto(target.memory.subarray(target.filledBytes));
       this.#endTarget(target);
     }
+    if (this.#chunks.length > maxChunks) this.#join();
     if (this.#held >= this.#wanted) this.#awaken();
     if (this.#held >= this.maxHeldBytes && this.#wake === undefined) {
       this.#isPaused = true;
       this.#socket.pause();
     }
   };
+
+  #join(): void {
+    const all = Buffer.concat(this.#chunks).subarray(this.#taken);
+    this.#chunks.splice(0, this.#chunks.length, all);
+    this.#taken = 0;
+  }
 
   /** Ends the first target where it is full. */
   #endTarget({ memory, filledBytes, resolve }: Target): void {

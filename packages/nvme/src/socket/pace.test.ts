@@ -102,8 +102,24 @@ it("is one for all connections of a host, another for each host, and none withou
   await waiting;
   paces.giveBack("a");
   expect(paces.take("a")).toBe(first);
-  paces.giveBack("a");
-  paces.giveBack("a");
-  expect(paces.take("a")).not.toBe(first);
   expect(new Paces({}).take("a")).toBeUndefined();
+});
+
+it("keeps the debt of a host that goes and comes again, until it is paid", async () => {
+  const paces = new Paces({ maxBytesPerSecond: 100_000 });
+  const first = paces.take("a");
+  expect(first?.take(1_000_000, here)).toBeUndefined();
+  paces.giveBack("a");
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(paces.take("a")).toBe(first);
+  const waiting = first?.take(1, () => true);
+  expect(waiting).toBeInstanceOf(Promise);
+  first?.look();
+  await waiting;
+  paces.giveBack("a");
+  await vi.advanceTimersByTimeAsync(5_000);
+  expect(vi.getTimerCount()).toBe(0);
+  expect(paces.take("a")).not.toBe(first);
+  paces.giveBack("a");
+  expect(vi.getTimerCount()).toBe(0);
 });

@@ -48,6 +48,11 @@ class Allowance {
   spend(cost: number): void {
     this.#left -= cost;
   }
+
+  /** When it is whole again. */
+  get restMs(): number {
+    return (this.#most - this.#left) / this.#perMs;
+  }
 }
 
 interface Waiter {
@@ -83,6 +88,12 @@ export class Pace {
       waiting: this.#waiting.length,
       waitingBytes: this.#waiting.reduce((sum, { bytes }) => sum + bytes, 0),
     };
+  }
+
+  /** How long a host must be quiet to have its whole allowance again. */
+  get restMs(): number {
+    this.#grow();
+    return Math.ceil(Math.max(this.#bytes?.restMs ?? 0, this.#operations?.restMs ?? 0));
   }
 
   /**
@@ -152,10 +163,21 @@ export class Pace {
   }
 }
 
-/** The paces of hosts that have connections. */
+/** So many hosts without a connection have their debts kept at most. */
+const maxResting = 10_000;
+
+interface PacedHost {
+  readonly pace: Pace;
+  users: number;
+  /** Forgets the host when its debt is paid. */
+  rest?: NodeJS.Timeout;
+}
+
+/** The paces of hosts that have connections, or have had them and owe for what they did: a new connection is no way out. */
 export class Paces {
   readonly #limits: RateLimits;
-  readonly #hosts = new Map<string, { readonly pace: Pace; users: number }>();
+  readonly #hosts = new Map<string, PacedHost>();
+  #resting = 0;
 
   constructor(limits: RateLimits) {
     this.#limits = limits;
@@ -173,6 +195,10 @@ export class Paces {
   take(host: string): Pace | undefined {
     const known = this.#hosts.get(host);
     if (known !== undefined) {
+      if (known.users === 0) {
+        clearTimeout(known.rest);
+        this.#resting--;
+      }
       known.users++;
       return known.pace;
     }
@@ -185,6 +211,16 @@ export class Paces {
     const known = this.#hosts.get(host);
     if (known === undefined) return;
     known.users--;
-    if (known.users === 0) this.#hosts.delete(host);
+    if (known.users > 0) return;
+    const { restMs } = known.pace;
+    if (restMs === 0 || this.#resting === maxResting) {
+      this.#hosts.delete(host);
+      return;
+    }
+    this.#resting++;
+    known.rest = setTimeout(() => {
+      this.#resting--;
+      this.#hosts.delete(host);
+    }, restMs).unref();
   }
 }
