@@ -1,5 +1,5 @@
 import { type ItemSource, RpcError } from "cinnabar/standard";
-import { Observable } from "rxjs";
+import { Observable, takeWhile } from "rxjs";
 
 /**
  * Lets a source of items go on only while its consumer waits: an Observable has no way to say that. Both ends of a call
@@ -92,6 +92,8 @@ export async function* pulled(
   source: Observable<unknown>,
   { pace, signal, maxQueued }: { pace: Pace; signal: AbortSignal; maxQueued: number },
 ): AsyncGenerator<unknown, void> {
+  // A signal that has fired calls no listener.
+  if (signal.aborted) return;
   let queue: unknown[] = [];
   let wake: (() => void) | undefined;
   let isOver = false;
@@ -105,9 +107,9 @@ export async function* pulled(
     isOver = true;
     notify();
   };
-  const subscription = source.subscribe({
+  // An Observable that gives all at once has no subscription yet that could end it.
+  const subscription = source.pipe(takeWhile(() => !isOver)).subscribe({
     next: (value) => {
-      if (isOver) return;
       queue.push(value);
       if (queue.length > maxQueued) {
         failure = {
@@ -118,7 +120,6 @@ export async function* pulled(
         };
         queue = [];
         end();
-        // The subscription does not exist yet for an Observable that gives all at once.
         queueMicrotask(() => subscription.unsubscribe());
         return;
       }
@@ -159,6 +160,7 @@ export function only(
   signal: AbortSignal,
   path?: string | undefined,
 ): Promise<unknown> {
+  if (signal.aborted) return Promise.reject(signal.reason);
   return new Promise((resolve, reject) => {
     let value: unknown;
     let count = 0;

@@ -401,6 +401,36 @@ describe("a call to a controller", () => {
     await expect.poll(() => isOver).toBe(true);
   });
 
+  it("does not wait for an Observable that its handler gives when the caller has gone", async () => {
+    let given = 0;
+    let subscribed = 0;
+    let finalized = 0;
+    const endless = (call: CallContext) =>
+      new Promise<Observable<number>>((resolve) => {
+        call.signal.addEventListener("abort", () => {
+          given++;
+          resolve(timer(0, 1).pipe(tap({ subscribe: () => subscribed++, finalize: () => finalized++ })));
+        });
+      });
+    @CinnabarService(Numbers)
+    class Controller extends Base {
+      override wait(_ms: number, call: CallContext): never {
+        return endless(call) as never;
+      }
+      override count(_to: number, call: CallContext): never {
+        return endless(call) as never;
+      }
+    }
+    const { client } = await serve([Controller]);
+    expect(await failure(client.wait(0, { timeoutMs: 20 }))).toMatchObject({ code: "deadline_exceeded" });
+    expect(await failure(client.count(0, { timeoutMs: 20 }).toArray())).toMatchObject({
+      code: "deadline_exceeded",
+    });
+    await expect.poll(() => given).toBe(2);
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    expect(finalized).toBe(subscribed);
+  });
+
   it("lets a generator go on only when the caller reads, and runs its finally", async () => {
     let made = 0;
     let isOver = false;
@@ -423,15 +453,17 @@ describe("a call to a controller", () => {
     await expect.poll(() => isOver).toBe(true);
   });
 
-  it("ends when its handler's Observable is too far ahead", async () => {
+  it("ends when its handler's Observable is too far ahead, which gives no more then", async () => {
+    let made = 0;
     @CinnabarService(Numbers)
     class Controller extends Base {
       override count() {
-        return range(0, 1_000);
+        return range(0, 1_000).pipe(tap(() => made++));
       }
     }
     const { client } = await serve([Controller], { maxQueuedItems: 100 });
     expect(await failure(client.count(0).toArray())).toMatchObject({ code: "resource_exhausted" });
+    expect(made).toBeLessThan(110);
   });
 });
 
