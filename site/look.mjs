@@ -3,12 +3,12 @@
 // screen, has code or a table that is cut, or breaks a short name, on a phone or on a laptop; where a laptop shows no
 // outline; where search does not find; and where a diagram is not drawn. Pictures go to build/reports/site.
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { mkdirSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import { delimiter, extname, join } from "node:path";
+import { extname, join } from "node:path";
 import { chromium } from "playwright-core";
-import { output, root } from "./paths.mjs";
+import { findProgram, output, root } from "./paths.mjs";
 
 const screens = {
   phone: { width: 390, height: 844 },
@@ -41,7 +41,7 @@ const patienceMs = 180_000;
 const pictures = `${root}build/reports/site/`;
 const problems = [];
 
-const browserFile = findBrowser();
+const browserFile = findProgram("chromium-headless-shell", "chromium", "google-chrome");
 if (browserFile === undefined) {
   console.error(
     "NO LOOK AT THE SITE: there is no chromium here; apt-get install chromium-headless-shell brings one",
@@ -176,14 +176,6 @@ async function searchFor(page, words, expected, note) {
     .first()
     .waitFor()
     .catch(() => note(`search for "${words}" does not find ${expected}`));
-}
-
-function findBrowser() {
-  const names = ["chromium-headless-shell", "chromium", "google-chrome"];
-  const folders = (process.env.PATH ?? "").split(delimiter);
-  return names
-    .flatMap((name) => folders.map((folder) => join(folder, name)))
-    .find((file) => existsSync(file));
 }
 
 async function serve() {

@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The root of the checkout. */
@@ -6,3 +8,11 @@ export const root = fileURLToPath(new URL("../", import.meta.url));
 export const source = `${root}site/.pages/`;
 /** The site. */
 export const output = `${root}build/site/`;
+
+/** The first of these programs that the search path has. */
+export function findProgram(...names) {
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  return names
+    .flatMap((name) => folders.map((folder) => join(folder, name)))
+    .find((file) => existsSync(file));
+}

@@ -78,15 +78,14 @@ export const orders = component({
           wake();
         };
         const end = AbortSignal.any([signal, closing.signal]);
+        end.addEventListener("abort", () => wake(), { once: true });
         watchers.add(send);
         try {
           while (!end.aborted) {
             yield* waiting.splice(0);
-            if (waiting.length > 0) continue;
+            if (waiting.length > 0 || end.aborted) continue;
             await new Promise<void>((resolve) => {
               wake = resolve;
-              end.addEventListener("abort", () => resolve(), { once: true });
-              if (end.aborted) resolve();
             });
           }
         } finally {

@@ -1,4 +1,4 @@
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { ask, live, onPath, root } from "../setup/command.mjs";
 import { installSitePackages } from "../setup/site-packages.mjs";
@@ -6,7 +6,10 @@ import { rootPrefix } from "../setup/system-packages.mjs";
 
 /** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
-/** Makes the site of the documentation and looks at it in a browser, which is installed where that is possible. */
+/**
+ * Makes the site of the documentation and looks at it in a browser, which is installed where that is possible. The
+ * example of a back end and the client for browsers are used in the same browser, directly and through nginx.
+ */
 export async function runSite() {
   await installSitePackages();
   const built = await live(process.execPath, ["site/build.mjs"]);
@@ -16,10 +19,14 @@ export async function runSite() {
   );
   await installBrowser();
   const looked = await live(process.execPath, ["site/look.mjs"]);
-  if (looked === "0") return { passed: 2, failed: 0, problems: [] };
-  if (looked !== "3") return failed("the site does not look as it should");
-  const problem = `NO LOOK AT THE SITE: no browser; ${pages.length} pages are built, and their links are checked`;
-  return { passed: 1, failed: 0, problems: [problem] };
+  if (looked === "3") {
+    const problem = `NO LOOK AT THE SITE: no browser; ${pages.length} pages are built, and their links are checked`;
+    return { passed: 1, failed: 0, problems: [problem] };
+  }
+  if (looked !== "0") return failed("the site does not look as it should");
+  const used = await live(process.execPath, ["site/shop.mjs"]);
+  if (used !== "0") return failed("the example of a back end does not work in a browser");
+  return { passed: 3, failed: 0, problems: [] };
 }
 
 /** @param {string} problem @returns {Outcome} */
@@ -28,12 +35,14 @@ function failed(problem) {
 }
 
 async function installBrowser() {
-  if (["chromium-headless-shell", "chromium", "google-chrome"].some((name) => onPath(name) !== undefined))
-    return;
+  const hasBrowser = ["chromium-headless-shell", "chromium", "google-chrome"].some(
+    (name) => onPath(name) !== undefined,
+  );
+  if (hasBrowser && existsSync("/usr/sbin/nginx")) return;
   const prefix = await rootPrefix();
   if (prefix === undefined || onPath("apt-get") === undefined) return;
   const [command = "", ...args] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
-  const packages = ["chromium-headless-shell", "fonts-dejavu-core"];
+  const packages = ["chromium-headless-shell", "fonts-dejavu-core", "nginx-light"];
   await ask(command, [...args, "update", "-q"]);
   await ask(command, [...args, "install", "-y", "-q", "--no-install-recommends", ...packages]);
 }

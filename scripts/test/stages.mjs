@@ -254,7 +254,7 @@ export const stages = [
   {
     name: "site",
     when: "often",
-    what: "the site of the documentation: built, its links checked, looked at in a browser",
+    what: "the site of the documentation: built, its links checked, looked at in a browser; the back end used in one",
     run: runSite,
   },
   ...areasOfStages().map(

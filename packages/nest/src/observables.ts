@@ -77,7 +77,7 @@ export function observed(source: ItemSource<unknown>, pace: Pace): Observable<un
     void run();
     return () => {
       if (isOver) return;
-      // The generator may wait, and its `finally` may throw: nobody is left to hear of that.
+      // The generator may wait, and its `finally` may throw: nobody is left to receive that error.
       void Promise.resolve(iterator.return?.()).catch(() => {});
       pace.open();
     };

@@ -31,7 +31,7 @@ import { only, paceOf, pulled } from "./observables.ts";
 /** The transport of `CinnabarServer`: the second argument of `@MessagePattern` keeps a handler to this transport. */
 export const cinnabarTransport: symbol = Symbol.for("cinnabar-nest");
 
-/** What `@CinnabarService` tells the server about a handler, as the handler's `extras`. */
+/** What the server learns from `@CinnabarService` about a handler: the handler's `extras`. */
 export interface MethodExtras {
   readonly cinnabarMethod: {
     readonly contract: AnyService;
