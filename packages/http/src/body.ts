@@ -91,13 +91,8 @@ export class BodyReader {
     }
   }
 
-  /** The pieces of a body of items, whose stream has its own bounds of time. @throws Refusal for a bad length. */
-  endless(request: HttpRequest): BodyPieces {
-    return new BodyPieces(request, Number.MAX_SAFE_INTEGER);
-  }
-
   /** The pieces of a body that may take as long as its call, but not stand still. @throws Refusal for a bad length. */
-  pieces(request: HttpRequest, maxBytes: number): BodyPieces {
+  pieces(request: HttpRequest, maxBytes = Number.MAX_SAFE_INTEGER): BodyPieces {
     const { maxStallMs } = this.#limits;
     return new BodyPieces(request, maxBytes, {
       withinMs: maxStallMs,
@@ -153,7 +148,7 @@ export class BodyPieces {
   readonly #signal: AbortSignal;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #length = 0;
-  /** When the wait for the next piece began; undefined while the reader is busy with the last. */
+  /** When the wait for the next piece began; undefined while the reader is busy with the last, or the client may be silent. */
   #waitingSinceMs: number | undefined;
   #failure: Refusal | undefined;
 
@@ -171,13 +166,13 @@ export class BodyPieces {
   }
 
   /**
-   * The next bytes; undefined at the end.
+   * The next bytes; undefined at the end. `mayBeSilent` is true where the client owes nothing: its pace does not count.
    *
    * @throws Refusal for a body that is too long, too slow, cut off, or of another length than its `content-length`.
    */
-  async next(): Promise<Uint8Array | undefined> {
+  async next(mayBeSilent = false): Promise<Uint8Array | undefined> {
     if (this.#failure !== undefined) throw this.#failure;
-    this.#waitingSinceMs = performance.now();
+    this.#waitingSinceMs = mayBeSilent ? undefined : performance.now();
     let read: Awaited<ReturnType<BodySource["read"]>> | undefined;
     try {
       read = await this.#body?.read();

@@ -19,7 +19,7 @@ export class EnvelopeReader {
     this.#reader = reader;
   }
 
-  /** Whether the body has ended within a message, after `next` has returned undefined. */
+  /** Whether bytes of a next message have come. After `next` has returned undefined the body has ended within it. */
   get isCut(): boolean {
     return this.#length > 0;
   }

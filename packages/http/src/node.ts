@@ -155,7 +155,8 @@ async function sendItems(
   let isWaiting = false;
   // Node's timer begins anew with each byte that moves. A stream may be silent, but its client must take what there is.
   response.setTimeout(maxStallMs, () => {
-    if (isWaiting) response.destroy();
+    // Over HTTP/2 an end without an error would be a good one.
+    if (isWaiting) response.destroy(new Error("the client takes nothing"));
   });
   // A client whose machine has gone ends nothing: the stream may be silent for ever.
   response.socket?.setKeepAlive(true, keepAliveMs);

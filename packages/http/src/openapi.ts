@@ -11,7 +11,7 @@ import {
 } from "cinnabar/options";
 import type { AnyMethod, AnyService, ErrorDeclaration, Implementation } from "cinnabar/standard";
 import { connectName, statusOfCode } from "./connect-codes.ts";
-import { isVoid } from "./json/form.ts";
+import { holdsMemory, isVoid } from "./json/form.ts";
 import { allowedField, type RawMethod, type RemoteService } from "./options.ts";
 
 /** Options of `openApi`. Those of `httpHandler` with the same names fit as they are. */
@@ -205,7 +205,10 @@ class DescribedMethod {
   #input(): Json {
     const { body, answer, offset } = this.#entry;
     const schema = jsonSchemaOf(this.#method.input, "input");
-    return this.#component("input", without(schema, [body, answer, offset]));
+    const { [answer ?? ""]: answered } = (schema.properties ?? {}) as Readonly<Record<string, Json>>;
+    // The answer may be a field of the output, and the input may have one of the same name.
+    const memory = answered !== undefined && holdsMemory(answered) ? answer : undefined;
+    return this.#component("input", without(schema, [body, memory, offset]));
   }
 
   #responses(): Json {

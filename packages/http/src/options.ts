@@ -62,7 +62,8 @@ export interface RawMethod {
   readonly answer?: string | undefined;
   /**
    * The field of the input, a number or a bigint, that receives where the bytes begin: the first byte of `range` or
-   * `content-range`, and 0 without such a header. Without this field a stream is read and dropped up to there.
+   * `content-range`, and 0 without such a header. The answer begins there. Without this field the bytes before are
+   * dropped.
    */
   readonly offset?: string | undefined;
   /** The field of the output that says how many bytes of a `bulk("write")` are the answer. Default: all of them. */
@@ -92,7 +93,10 @@ export interface HttpLimits {
   readonly maxBodyBytesByClient: number;
   /** How long a body may take, in milliseconds. Default 30,000. */
   readonly maxBodyMs: number;
-  /** How long the client of a stream or of plain bytes may neither send nor take anything, in milliseconds. Default 30,000. */
+  /**
+   * How long a client may leave plain bytes or the message of a stream half sent, or an answer untaken, in milliseconds.
+   * Default 30,000.
+   */
   readonly maxStallMs: number;
   /** How deep JSON may be nested. Default 100. */
   readonly maxJsonDepth: number;
@@ -132,7 +136,8 @@ export interface HttpOptions {
   readonly cors?: CorsOptions | undefined;
   /**
    * Names the client of a request, so that `maxRequestsByClient`, `maxStreamsByClient` and `maxBodyBytesByClient` apply
-   * to it: its address, or behind a proxy of yours a header that the proxy sets. Undefined: no limit of its own. Default: none has one.
+   * to it: its address, or behind a proxy of yours a header that the proxy sets. Undefined: no limit of its own. Default:
+   * none has one, so that one client can take all requests.
    */
   readonly clientOf?: ((request: ClientRequest) => string | undefined) | undefined;
   /**

@@ -40,6 +40,8 @@ export class RawCall {
   readonly #range: Range | undefined;
   /** Memory that the handler writes. */
   #memory = new Uint8Array();
+  /** The answer, while its bytes are sent. */
+  #streaming: StreamedBody | undefined;
   #headers: Metadata | undefined;
   #trailers: Metadata | undefined;
   #onHeaders = () => {};
@@ -81,7 +83,8 @@ export class RawCall {
     if (typeof json !== "object" || json === null || Array.isArray(json))
       throw new Refusal("invalid_argument", "the message is not an object");
     const { body, answer, offset } = this.#raw;
-    for (const name of [body?.name, answer?.name, offset])
+    const memory = answer?.kind === "bytes" ? undefined : answer?.name;
+    for (const name of [body?.name, memory, offset])
       if (name !== undefined && Object.hasOwn(json, name))
         throw new Refusal(
           "invalid_argument",
@@ -101,7 +104,11 @@ export class RawCall {
   /** Makes the call and answers by its result. It gives back all that it holds when the answer has ended. */
   async answer(input: unknown, options: CallOptions): Promise<HttpAnswer> {
     const { signal } = this.#request;
-    const onGone = () => this.#cancel("the client has gone away");
+    const onGone = () => {
+      this.#cancel("the client has gone away");
+      // A runtime may drop the answer then, and never read nor cancel its body.
+      this.#streaming?.cancel();
+    };
     if (signal.aborted) onGone();
     else signal.addEventListener("abort", onGone, { once: true });
     this.#onEnd.push(() => signal.removeEventListener("abort", onGone));
@@ -116,7 +123,7 @@ export class RawCall {
       const outcome = this.#call(whole, options);
       if (sink !== undefined && pieces !== undefined) this.#send(pieces, sink.writable, outcome);
       if (source !== undefined) return await this.#streamed(source.readable, outcome);
-      const answered = this.#answered(await outcome, values);
+      const answered = this.#answered(await outcome);
       this.#finish();
       return answered;
     } catch (error) {
@@ -151,7 +158,7 @@ export class RawCall {
     if (part !== undefined && offset === undefined)
       throw new Refusal("invalid_argument", "the method takes no content-range");
     if (body.kind === "stream") {
-      const pieces = this.#bodies.pieces(this.#request, this.#raw.maxBytes ?? Number.MAX_SAFE_INTEGER);
+      const pieces = this.#bodies.pieces(this.#request, this.#raw.maxBytes);
       this.#onEnd.push(() => pieces.end());
       if (part !== undefined) pieces.expect(part.bytes);
       return pieces;
@@ -170,10 +177,10 @@ export class RawCall {
     return region;
   }
 
-  /** Memory of the length that the client asks for, or of the most bytes. */
+  /** Memory of the length that the client asks for, or of the most bytes. Without an offset a part is cut out of all. */
   #answerMemory(): Uint8Array {
-    const { maxBytes = this.#limits.maxBodyBytes } = this.#raw;
-    const range = this.#range;
+    const { offset, maxBytes = this.#limits.maxBodyBytes } = this.#raw;
+    const range = offset === undefined ? undefined : this.#range;
     const wanted =
       range === undefined || "last" in range || range.to === undefined ? maxBytes : range.to - range.from + 1;
     const bytes = Math.min(maxBytes, wanted);
@@ -224,28 +231,34 @@ export class RawCall {
   }
 
   /** The answer of a call whose output has come. */
-  #answered(output: unknown, values: Readonly<Record<string, unknown>>): HttpAnswer {
-    const { answer, length, offset } = this.#raw;
+  #answered(output: unknown): HttpAnswer {
+    const { answer, offset } = this.#raw;
     if (answer === undefined) {
       const headers = [["content-type", "application/json"] as const, ...this.#given()];
       return { status: 200, headers, body: output === undefined ? "{}" : jsonOfValue(output) };
     }
     const fields = (output ?? {}) as Readonly<Record<string, unknown>>;
-    if (answer.kind === "bytes") return this.#part(fields[answer.name] as Uint8Array);
-    if (values[answer.name] === undefined) throw new Error("there is no memory for the answer");
+    const given = answer.kind === "bytes" ? (fields[answer.name] as Uint8Array) : this.#written(fields);
+    const range = this.#range;
+    // Without an offset the handler knows no part, and has begun at its first byte.
+    if (offset === undefined || range === undefined || "last" in range) return this.#part(given);
+    const { from, to = Number.MAX_SAFE_INTEGER } = range;
+    const bytes = given.subarray(0, to - from + 1);
+    if (bytes.byteLength === 0) throw new Refusal("out_of_range", "there are no bytes there", 416);
+    const headers = [
+      ...rawHeadersOf(this.#headers),
+      ["content-range", `bytes ${from}-${from + bytes.byteLength - 1}/*`] as const,
+    ];
+    return { status: 206, headers, body: bytes };
+  }
+
+  /** What the handler has written into the memory of the answer. */
+  #written(fields: Readonly<Record<string, unknown>>): Uint8Array {
+    const { length } = this.#raw;
     const count = length === undefined ? this.#memory.byteLength : Number(fields[length]);
     if (!Number.isInteger(count) || count < 0 || count > this.#memory.byteLength)
       throw new Error(`httpHandler: ${this.#method.name} has written ${fields[length ?? ""]} bytes`);
-    const bytes = this.#memory.subarray(0, count);
-    // Without an offset the handler knows no part, and has written from its first byte.
-    if (offset === undefined || this.#range === undefined) return this.#part(bytes);
-    const from = this.#offset;
-    if (count === 0) throw new Refusal("out_of_range", "there are no bytes there", 416);
-    const headers = [
-      ...rawHeadersOf(this.#headers),
-      ["content-range", `bytes ${from}-${from + count - 1}/*`] as const,
-    ];
-    return { status: 206, headers, body: bytes };
+    return this.#memory.subarray(0, count);
   }
 
   /** All bytes, or the part of them that the client asks for. */
@@ -260,7 +273,10 @@ export class RawCall {
     begin: number,
   ): { status: number; headers: HttpAnswer["headers"]; from: number; to: number } {
     const own = [...rawHeadersOf(this.#headers), ["accept-ranges", "bytes"] as const];
-    const range = this.#isCurrent(own) ? this.#range : undefined;
+    const wanted = this.#isCurrent(own) ? this.#range : undefined;
+    // The last bytes of nothing are nothing, which no content-range can say.
+    const isNothing = wanted !== undefined && "last" in wanted && wanted.last > 0 && size === 0;
+    const range = isNothing ? undefined : wanted;
     if (range === undefined) return { status: 200, headers: own, from: begin, to: size };
     const { from, to } = partOf(range, size);
     const headers = [...own, ["content-range", `bytes ${from}-${to - 1}/${size}`] as const];
@@ -298,13 +314,19 @@ export class RawCall {
     if (size === undefined) {
       if (begin > 0)
         throw new Error(`httpHandler: ${this.#method.name} has an offset, so it must send content-length`);
-      const body = new StreamedBody(this.#method.name, reader, first, outcome, this.#ending);
-      return { status: 200, headers: rawHeadersOf(this.#headers), body };
+      return { status: 200, headers: rawHeadersOf(this.#headers), body: this.#body(reader, first, outcome) };
     }
     const { status, headers, from, to } = this.#window(size, begin);
     const window = { skip: from - begin, left: to - from, isPart: to < size };
-    const body = new StreamedBody(this.#method.name, reader, first, outcome, this.#ending, window);
+    const body = this.#body(reader, first, outcome, window);
     return { status, headers: [...headers, ["content-length", String(to - from)]], body };
+  }
+
+  #body(...args: StreamedBodyArgs): StreamedBody {
+    const body = new StreamedBody(this.#method.name, this.#ending, ...args);
+    this.#streaming = body;
+    if (this.#request.signal.aborted) body.cancel();
+    return body;
   }
 
   /** How many bytes there are in all, as the handler says. */
@@ -333,26 +355,35 @@ export class RawCall {
   }
 }
 
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
+
+/** The stream with its first piece, the outcome of its call, and which part of it is sent. */
+type StreamedBodyArgs = [
+  reader: Reader,
+  first: ReturnType<Reader["read"]>,
+  outcome: Promise<unknown>,
+  window?: { readonly skip: number; readonly left: number; readonly isPart: boolean },
+];
+
 /** The bytes of a stream as the body of an answer, or a part of them. */
 class StreamedBody implements ItemsBody {
   readonly #name: string;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  #first: ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]> | undefined;
+  readonly #reader: Reader;
+  #first: ReturnType<Reader["read"]> | undefined;
   readonly #outcome: Promise<unknown>;
   readonly #onEnd: (isCut: boolean) => void;
   #skip: number;
   /** The bytes that are still to be sent; undefined where nobody knows. */
   #left: number | undefined;
   readonly #isPart: boolean;
-  #hasEnded = false;
+  /** The bytes that complete the announced length. They wait for the outcome: a client that has them sees no cut. */
+  #last: Uint8Array | undefined;
+  #state: "open" | "complete" | "cut" = "open";
 
   constructor(
     name: string,
-    reader: ReadableStreamDefaultReader<Uint8Array>,
-    first: ReturnType<ReadableStreamDefaultReader<Uint8Array>["read"]>,
-    outcome: Promise<unknown>,
     onEnd: (isCut: boolean) => void,
-    window?: { readonly skip: number; readonly left: number; readonly isPart: boolean },
+    ...[reader, first, outcome, window]: StreamedBodyArgs
   ) {
     this.#name = name;
     this.#reader = reader;
@@ -367,16 +398,23 @@ class StreamedBody implements ItemsBody {
   async next(): Promise<Uint8Array | undefined> {
     try {
       for (;;) {
-        if (this.#hasEnded) return undefined;
+        if (this.#state === "complete") return undefined;
+        if (this.#state === "cut") throw new Error("the answer was cut off");
         if (this.#left === 0 && this.#isPart) {
-          this.cancel();
+          this.#state = "complete";
+          this.#onEnd(true);
           return undefined;
         }
         const { done, value } = await (this.#first ?? this.#reader.read());
         this.#first = undefined;
-        if (done) return await this.#end();
+        if (done) {
+          await this.#end();
+          return this.#last;
+        }
         const bytes = this.#cut(value);
-        if (bytes.byteLength > 0) return bytes;
+        if (bytes.byteLength === 0) continue;
+        if (this.#left !== 0 || this.#isPart) return bytes;
+        this.#last = bytes;
       }
     } catch (error) {
       this.cancel();
@@ -385,8 +423,8 @@ class StreamedBody implements ItemsBody {
   }
 
   cancel(): void {
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
+    if (this.#state !== "open") return;
+    this.#state = "cut";
     this.#onEnd(true);
   }
 
@@ -404,11 +442,11 @@ class StreamedBody implements ItemsBody {
   }
 
   /** The end holds when the call has succeeded. @throws what cuts the answer off. */
-  async #end(): Promise<undefined> {
+  async #end(): Promise<void> {
     if (this.#left !== undefined && this.#left > 0)
       throw new Error(`httpHandler: ${this.#name} has written fewer bytes than its content-length`);
     await this.#outcome;
-    this.#hasEnded = true;
+    this.#state = "complete";
     this.#onEnd(false);
   }
 }

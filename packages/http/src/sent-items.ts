@@ -7,9 +7,9 @@ import { itemOf } from "./request.ts";
 
 /**
  * The items that a client sends in Connect's envelopes. They are read from the body as the handler takes them. `hold`
- * counts the memory of a message until its result is called.
+ * counts memory until its result is called.
  *
- * @throws Refusal for a message that is too long, compressed, no JSON of an item, or cut off.
+ * @throws Refusal for a message that is too long, too slow, compressed, no JSON of an item, or cut off.
  */
 export async function* sentItems(
   pieces: BodyPieces,
@@ -17,17 +17,24 @@ export async function* sentItems(
   form: JsonForm,
   { maxBodyBytes, maxJsonDepth }: HttpLimits,
 ): AsyncGenerator<unknown, void> {
+  let isWithin = false;
+  /** Memory counts when it comes: a length alone takes none. */
+  const held: (() => void)[] = [];
+  const release = () => {
+    for (const each of held.splice(0)) each();
+  };
   const envelopes = new EnvelopeReader({
     async read() {
-      const value = await pieces.next();
+      // Between two messages a client may be silent, and within one it may not stand still.
+      const value = await pieces.next(!isWithin && !envelopes.isCut);
+      if (value !== undefined) held.push(hold(value.byteLength));
       return { done: value === undefined, value };
     },
   });
-  let release = () => {};
   const onLength = (bytes: number) => {
     if (bytes > maxBodyBytes)
       throw new Refusal("resource_exhausted", `the message has more than ${maxBodyBytes} bytes`, 413);
-    release = hold(bytes);
+    isWithin = true;
   };
   try {
     for (;;) {
@@ -37,6 +44,7 @@ export async function* sentItems(
         throw new Refusal("unimplemented", "the content encoding must be identity", 501);
       if (message.flags !== 0)
         throw new Refusal("invalid_argument", `a message of the client has the flags ${message.flags}`);
+      isWithin = false;
       const item = itemOf(form, message.bytes, maxJsonDepth);
       release();
       yield item;

@@ -188,7 +188,7 @@ export class HttpServer {
           ? await this.#read(method, request, client, isGet, undefined, isEnveloped)
           : await this.#read(method, request, client, true, (json) => json);
       const open = await method.function();
-      const pieces = items === undefined ? undefined : this.#bodies.endless(request);
+      const pieces = items === undefined ? undefined : this.#bodies.pieces(request);
       const sent =
         items === undefined || pieces === undefined
           ? undefined

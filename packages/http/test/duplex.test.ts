@@ -228,6 +228,40 @@ describe("a duplex stream over HTTP/2", () => {
     await expect.poll(() => seen.ends).toEqual(["cancelled", "aborted"]);
   });
 
+  /** The beginning of a message of a MiB. */
+  const begun = Buffer.from([0, 0, 16, 0, 0]);
+
+  it("takes no memory for a message that has not come", async () => {
+    const { request } = await open({ limits: { maxBodyBytesInAll: 2 ** 20 } });
+    for (let n = 1; n <= 3; n++) {
+      const stream = request(scale);
+      const answers = messagesOf(stream);
+      stream.write(envelope({ n }));
+      expect((await answers.next()).value).toEqual([0, { n: 2 * n }]);
+      stream.write(Buffer.concat([envelope({ n }), begun]));
+      expect((await answers.next()).value).toEqual([0, { n: 2 * n }]);
+    }
+  });
+
+  it.each([
+    ["a message", Buffer.concat([begun, Buffer.from("{")])],
+    ["the head of one", begun.subarray(0, 3)],
+  ])("ends where %s stands still, and may be silent between two", async (_, part) => {
+    const { request } = await open({ limits: { maxStallMs: 500 } });
+    const silent = request(scale);
+    const answers = messagesOf(silent);
+    silent.write(envelope({ n: 1 }));
+    expect((await answers.next()).value).toEqual([0, { n: 2 }]);
+    const still = request(scale);
+    still.write(part);
+    expect((await messagesOf(still).next()).value).toEqual([
+      2,
+      { error: { code: "deadline_exceeded", message: "nothing of the body came within 500 ms" } },
+    ]);
+    silent.write(envelope({ n: 2 }));
+    expect((await answers.next()).value).toEqual([0, { n: 4 }]);
+  });
+
   it("has an input, and an item that does not fit ends it", async () => {
     const { request } = await open();
     const without = request("scale");

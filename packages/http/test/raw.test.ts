@@ -2,9 +2,11 @@ import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { finished } from "node:stream/promises";
 import { promisify } from "node:util";
 import { bulk, bytes, implement, type RpcError, service, unary } from "cinnabar";
 import { bulkStream, readable, writable } from "cinnabar-bulk";
@@ -23,11 +25,15 @@ const Files = service("files.v1", {
   loadFrom: unary({ input: z.object({ from: z.int(), data: bulkStream("write") }) }),
   keep: unary({ input: z.object({ data: bytes() }), output: z.object({ bytes: z.int() }) }),
   give: unary({ output: z.object({ data: bytes() }) }),
+  giveFrom: unary({ input: z.object({ from: z.int() }), output: z.object({ data: bytes() }) }),
+  /** Its input and its output have a field of the same name. */
+  draw: unary({ input: z.object({ image: z.string() }), output: z.object({ image: bytes() }) }),
   sum: unary({ input: z.object({ data: bulk("read") }), output: z.object({ sum: z.string() }) }),
   read: unary({
     input: z.object({ at: z.int(), into: bulk("write") }),
     output: z.object({ bytes: z.int() }),
   }),
+  readAll: unary({ input: z.object({ into: bulk("write") }), output: z.object({ bytes: z.int() }) }),
   shout: unary({ input: z.object({ from: bulkStream("read"), into: bulkStream("write") }) }),
 });
 
@@ -37,11 +43,16 @@ const allow: HttpOptions["allow"] = [
   { method: "files.v1/loadFrom", answer: "data", offset: "from" },
   { method: "files.v1/keep", body: "data", maxBytes: 1000 },
   { method: "files.v1/give", answer: "data" },
+  { method: "files.v1/giveFrom", answer: "data", offset: "from" },
+  { method: "files.v1/draw", answer: "image" },
   { method: "files.v1/sum", body: "data", maxBytes: 2 ** 21 },
   { method: "files.v1/read", answer: "into", offset: "at", length: "bytes", maxBytes: 1000 },
+  { method: "files.v1/readAll", answer: "into", length: "bytes", maxBytes: 2000 },
   { method: "files.v1/shout", body: "from", answer: "into" },
 ];
-const safe = ["files.v1/load", "files.v1/loadFrom", "files.v1/give", "files.v1/read"];
+const safe = ["load", "loadFrom", "give", "giveFrom", "draw", "read", "readAll"].map(
+  (name) => `files.v1/${name}`,
+);
 
 const sumOf = (data: Uint8Array) => createHash("sha256").update(data).digest("hex");
 
@@ -95,6 +106,7 @@ function files(content: Uint8Array = randomBytes(3_000_000)) {
       const out = writable(call, data) as WritableStream<Uint8Array>;
       if (name === "fails") await out.abort(new Error("the disk is gone"));
       else await write(content, out);
+      if (name === "fails at its end") throw new Error("the sum is wrong");
     },
     async loadFrom({ from, data }, call) {
       call.sendHeaders({ "content-length": String(content.byteLength) });
@@ -102,6 +114,8 @@ function files(content: Uint8Array = randomBytes(3_000_000)) {
     },
     keep: ({ data }) => ({ bytes: data.byteLength }),
     give: () => ({ data: content }),
+    giveFrom: ({ from }) => ({ data: content.subarray(from) }),
+    draw: ({ image }) => ({ image: Buffer.from(image) }),
     async sum({ data }, call) {
       const local = new Uint8Array(data.byteLength);
       await call.get(data, local);
@@ -109,6 +123,11 @@ function files(content: Uint8Array = randomBytes(3_000_000)) {
     },
     async read({ at, into }, call) {
       const part = content.slice(at, at + into.byteLength);
+      if (part.byteLength > 0) await call.put(part, into);
+      return { bytes: part.byteLength };
+    },
+    async readAll({ into }, call) {
+      const part = content.slice(0, into.byteLength);
       if (part.byteLength > 0) await call.put(part, into);
       return { bytes: part.byteLength };
     },
@@ -232,7 +251,7 @@ describe("an answer of plain bytes", () => {
     ["bytes=0-99999999999999999999", 200, null, [0, 1000]],
   ] as const)("answers range %s by %i", async (range, status, contentRange, part) => {
     const { handler } = handlerOf({}, content);
-    for (const path of ["give", load(), "loadFrom"]) {
+    for (const path of ["give", "readAll", load(), "loadFrom"]) {
       // The last bytes are no offset: the handler would have to know the length before.
       if (path === "loadFrom" && range.startsWith("bytes=-")) continue;
       const response = await handler(new Request(`http://x/files.v1/${path}`, { headers: { range } }));
@@ -262,6 +281,39 @@ describe("an answer of plain bytes", () => {
     expect(await get("bytes=995-")).toEqual([206, "bytes 995-999/*", 5]);
     expect(await get()).toEqual([200, null, 1000]);
     expect(await get("bytes=5000-")).toEqual([416, null, expect.any(Number)]);
+  });
+
+  it("is what a handler gives that begins at an offset", async () => {
+    const { handler } = handlerOf({}, content);
+    const get = async (headers: Record<string, string>) => {
+      const response = await handler(new Request("http://x/files.v1/giveFrom", { headers }));
+      const all = Buffer.from(await response.arrayBuffer());
+      return [response.status, response.headers.get("content-range"), all];
+    };
+    expect(await get({ range: "bytes=10-19" })).toEqual([206, "bytes 10-19/*", content.subarray(10, 20)]);
+    expect(await get({ range: "bytes=990-" })).toEqual([206, "bytes 990-999/*", content.subarray(990)]);
+    expect(await get({})).toEqual([200, null, content]);
+    expect(await get({ range: "bytes=-5" })).toEqual([200, null, content]);
+    expect((await get({ range: "bytes=1000-" }))[0]).toBe(416);
+  });
+
+  it("is empty where the last bytes of nothing are asked for", async () => {
+    const { handler } = handlerOf({}, new Uint8Array());
+    for (const path of ["give", "readAll", load()]) {
+      const get = async (range: string) => {
+        const response = await handler(new Request(`http://x/files.v1/${path}`, { headers: { range } }));
+        return [response.status, response.headers.get("content-range"), (await response.text()).length];
+      };
+      expect(await get("bytes=-5"), path).toEqual([200, null, 0]);
+      expect(await get("bytes=0-"), path).toEqual([416, "bytes */0", expect.any(Number)]);
+    }
+  });
+
+  it("may have the name of a field of the input", async () => {
+    const { handler } = handlerOf();
+    const message = encodeURIComponent('{"image":"a circle"}');
+    const response = await handler(new Request(`http://x/files.v1/draw?message=${message}`));
+    expect([response.status, await response.text()]).toEqual([200, "a circle"]);
   });
 
   it("ignores a part of another version, and a part that HEAD asks for", async () => {
@@ -299,8 +351,10 @@ describe("an answer of plain bytes", () => {
       () => "cut",
     );
     expect(["cut", [200, "cut"]]).toContainEqual(fails);
-    const short = await fetch(`${url}/${load("short")}`);
-    await expect(short.arrayBuffer()).rejects.toThrow();
+    for (const name of ["short", "fails at its end"]) {
+      const cut = fetch(`${url}/${load(name)}`).then((response) => response.arrayBuffer());
+      await expect(cut, name).rejects.toThrow();
+    }
     const unsaid = await fetch(`${url}/${load("unsaid")}`);
     expect((await unsaid.arrayBuffer()).byteLength).toBe(1000);
   });
@@ -321,6 +375,38 @@ describe("an answer of plain bytes", () => {
     expect(written).toBeLessThan(32 * 2 ** 20);
     socket.destroy();
   });
+});
+
+it("gives its place back where nobody reads the answer of a client that has gone away", async () => {
+  const { handler } = handlerOf({ limits: { maxStreams: 1 } }, new Uint8Array(5_000_000));
+  const left: Response[] = [];
+  for (const name of ["a", "unsaid", "a"]) {
+    const gone = new AbortController();
+    const response = await handler(new Request(`http://x/files.v1/${load(name)}`, { signal: gone.signal }));
+    expect(response.status).toBe(200);
+    gone.abort();
+    left.push(response);
+  }
+  // Who reads one all the same gets no whole answer.
+  for (const response of left) await expect(response.arrayBuffer()).rejects.toThrow();
+});
+
+it("is no whole answer over HTTP/2 where its client takes nothing", async () => {
+  const { handler } = handlerOf({ limits: { maxStallMs: 300 } }, new Uint8Array(5_000_000));
+  const server = createHttp2Server(toNodeHandler(handler));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  onTestFinished(() => session.destroy());
+  const isCut = new Promise<void>((resolve) =>
+    server.once("stream", (stream) => stream.once("close", () => resolve())),
+  );
+  const stream = session.request({ ":path": `/files.v1/${load("unsaid")}` });
+  const end = finished(stream);
+  end.catch(() => {});
+  await isCut;
+  stream.resume();
+  await expect(end).rejects.toThrow();
 });
 
 describe("a body of plain bytes", () => {
@@ -505,13 +591,22 @@ describe("a body of plain bytes", () => {
 
 it("describes plain bytes", () => {
   const { implementation } = files();
-  const { paths } = openApi({ services: [implementation], allow, safe, title: "Files", version: "1" });
+  const { paths, components } = openApi({
+    services: [implementation],
+    allow,
+    safe,
+    title: "Files",
+    version: "1",
+  });
   const put = paths["/files.v1/store"]?.put as Record<string, unknown>;
   expect(put.requestBody).toEqual({
     required: true,
     content: { "application/octet-stream": { schema: {} } },
   });
   expect(Object.keys(paths["/files.v1/give"] ?? {})).toEqual(["get", "post"]);
+  const { schemas } = components as { schemas: Record<string, { properties?: object }> };
+  expect(Object.keys(schemas["files.v1.draw.input"]?.properties ?? {})).toEqual(["image"]);
+  expect(Object.keys(schemas["files.v1.store.input"]?.properties ?? {})).toEqual(["name"]);
 });
 
 it.each<[HttpOptions["allow"][number], string]>([
