@@ -2,8 +2,11 @@ import { Engine, implement, type Peer, RpcError, type SecurityOptions, service, 
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { addonIfThere } from "../../src/fabric/libfabric/libfabric.ts";
-import { frameHeaderBytes } from "../../src/wire/frame.ts";
-import { acceptorTermsBytes } from "../../src/wire/hello.ts";
+import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
+import { encode } from "../../src/wire/encode-value.ts";
+import { frameHeaderBytes, frameKind, writeHead } from "../../src/wire/frame.ts";
+import { packGreeting, type ReturnPath } from "../../src/wire/handshake.ts";
+import { acceptorTermsBytes, parseTerms } from "../../src/wire/hello.ts";
 import { alignFrame, messageHeaderBytes } from "../../src/wire/message.ts";
 import { isLong } from "../matrix/long.ts";
 import { Authority } from "./support/authority.ts";
@@ -119,6 +122,28 @@ async function connectThrough(
   return [...changed].map(([{ isOpen }, change]) => ({ ...change, isOpen }));
 }
 
+/** The message of an acceptor with one more frame: a welcome in its name, for another table and another process. */
+function withForgedWelcome(answer: Uint8Array): Uint8Array {
+  const start = openingHeaderBytes;
+  const terms = parseTerms(answer.slice(start, start + acceptorTermsBytes)) as ReturnPath;
+  const greeting = packGreeting({
+    ...peerGreeting,
+    session: terms.session,
+    nonce: terms.nonce,
+    incarnation: 666n,
+  });
+  const body = encode(greeting);
+  const message = new Uint8Array(answer.byteLength + frameHeaderBytes + alignFrame(body.byteLength));
+  message.set(answer);
+  message.set(body, answer.byteLength + frameHeaderBytes);
+  const view = new DataView(message.buffer);
+  view.setUint16(2, view.getUint16(2, true) + 1, true);
+  view.setUint32(4, message.byteLength, true);
+  const head = { kind: frameKind.welcome, method: 0, callId: 0, word: 0 };
+  writeHead(view, answer.byteLength, head, 0, body.byteLength);
+  return message;
+}
+
 /** A call shows who is at both sides. */
 async function expectHonest(peer: Peer): Promise<void> {
   expect(peer.identity).toMatchObject({ name: "server.example" });
@@ -184,6 +209,24 @@ describe("an opening, one bit of which was changed on the way", () => {
     expect(wrong(await connectThrough(flips, server.urls[0] as string, engines, expectHonest))).toEqual([]);
     await expectNothingLeft(server, engines);
   }, 300_000);
+
+  it("leads to no session when the acceptor's proof is followed by a welcome in the clear", async () => {
+    const server = await open(secured(ca, "server.example"), anyUrl);
+    const [client] = await clients(secured(ca, "client.example"));
+    let forged = 0;
+    const path = new NetworkPath((passing) => {
+      if (nameOf(passing) !== "answer") return [passing.bytes];
+      forged++;
+      return [withForgedWelcome(passing.bytes)];
+    });
+    const connecting = (client as Engine).connect(server.urls[0] as string, target);
+    await expect(connecting).rejects.toMatchObject({
+      message: expect.stringContaining("frames in the clear came behind the proof of the peer"),
+    });
+    path[Symbol.dispose]();
+    expect(forged).toBeGreaterThan(0);
+    await expectNothingLeft(server, [client as Engine]);
+  }, 60_000);
 
   it("is no session when a refusal was changed", async () => {
     const server = await open(secured(ca, "server.example"), anyUrl);

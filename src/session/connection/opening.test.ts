@@ -14,7 +14,13 @@ import { Nonce } from "../../wire/message.ts";
 import { MessageTurns } from "../channel/inbox.ts";
 import type { ShareOfTime } from "../opening/share-of-time.ts";
 import { FakePort, takeApart } from "./fake-port.test-support.ts";
-import { FakeServices, type FrameSpec, messageOf, peerGreeting } from "./fake-services.test-support.ts";
+import {
+  FakeServices,
+  type FrameSpec,
+  messageOf,
+  packedGreeting,
+  peerGreeting,
+} from "./fake-services.test-support.ts";
 import type { ConnectTerms } from "./opening.ts";
 import { Session } from "./session.ts";
 
@@ -36,12 +42,16 @@ const hello: SecureHello = {
 class FakeTls {
   listener: TlsExchangeListener | undefined;
   readonly taken: number[][] = [];
+  onTaken = () => {};
   isClosed = false;
 
   connect(_name: string, listener: TlsExchangeListener) {
     this.listener = listener;
     return {
-      take: (bytes: Uint8Array) => void this.taken.push([...bytes]),
+      take: (bytes: Uint8Array) => {
+        this.taken.push([...bytes]);
+        this.onTaken();
+      },
       exportSecret: secret,
       close: () => {
         this.isClosed = true;
@@ -240,6 +250,27 @@ describe("the opening of a sealed session", () => {
     other.receive({ kind: frameKind.welcome, body: {} });
     expect(other.tls.isClosed).toBe(true);
     expect([tls.isClosed, port.sealed]).toEqual([true, []]);
+  });
+
+  it("takes nothing in the clear behind the proof, in the same message or in one that was deferred", () => {
+    const behind = { kind: frameKind.welcome, body: packedGreeting() };
+    const inOne = setUp();
+    inOne.enter["hello, connector"]();
+    inOne.tls.onTaken = inOne.prove;
+    inOne.receive(
+      { kind: frameKind.secure, word: withTerms, body: Buffer.concat([terms, Buffer.of(2)]) },
+      behind,
+    );
+    const deferred = setUp();
+    deferred.enter["tls, connector"]();
+    deferred.session.inbox.deferred.push(messageOf(2, 0x2222n, [behind]));
+    deferred.prove();
+    for (const { session, host, tls } of [inOne, deferred]) {
+      expect([session.state, session.remote, tls.isClosed]).toEqual(["ended", undefined, true]);
+      expect(host.ended[0]?.reason?.message).toContain(
+        "frames in the clear came behind the proof of the peer",
+      );
+    }
   });
 
   it.each(["refusal", "flags", "too long", "empty"] as const)(

@@ -185,11 +185,17 @@ export class Opening {
   }
 
   readonly #onProof = (proof: TlsProof): void => {
-    this.#session.seal(proof);
+    const session = this.#session;
+    // They came in the clear, and would be taken as if they had come under the keys.
+    if (session.inbox.deferred.length > 0) {
+      proof.ciphers.close();
+      return session.fault(behindProof);
+    }
+    session.seal(proof);
     // The connector's last flight of TLS has not left yet.
     if (this.isConnector) return this.#enter("welcome");
     this.#closeTls();
-    this.#session.sealOutbox();
+    session.sealOutbox();
     this.#settle(undefined);
   };
 
@@ -535,6 +541,11 @@ export class Opening {
 
 const unsealed = "before the session was sealed";
 const secondWelcome = "a second welcome came";
+/**
+ * The fault of frames in the clear that follow the proof of the peer. Somebody on the path may have added them: only
+ * what comes under the keys is the peer's.
+ */
+export const behindProof = "frames in the clear came behind the proof of the peer";
 /** Error codes of a session whose peer refuses this side, or violates the protocol. */
 const brokenOff: ReadonlySet<RpcError["code"]> = new Set(["unauthenticated", "internal"]);
 const neverStop = () => false;

@@ -33,7 +33,7 @@ import type { TlsProof } from "../opening/tls-handshake.ts";
 import type { EngineServices, OfferedServices } from "./engine-services.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { MethodNumbers } from "./method-numbers.ts";
-import { Opening, type OpeningSession } from "./opening.ts";
+import { behindProof, Opening, type OpeningSession } from "./opening.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart } from "./session-part.ts";
 
@@ -327,6 +327,7 @@ export class Session implements OpeningSession, OutboxListener {
     const view = this.port.slabView;
     const end = offset + bytes;
     let at = offset + messageHeaderBytes;
+    const { ciphers } = this;
     this.receiving = true;
     this.readMs = -1;
     for (let frames = view.getUint16(offset + 2, true); frames > 0; frames--) {
@@ -340,12 +341,18 @@ export class Session implements OpeningSession, OutboxListener {
       handle(at, view.getUint32(at + 8, true), view.getUint8(at + 1), kind);
       this.counters.framesReceived++;
       // A frame may end the session. The rest of the message is then dropped.
-      if (this.state === "ended") break;
+      if (this.state !== "open" && this.#dropsRest(ciphers, frames - 1)) break;
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
     this.receiving = false;
     if (this.remoteState.isAsked) this.remoteState.answer();
     if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
+  }
+
+  /** `ciphers`: the keys under which the message came. `left`: how many of its frames are left. */
+  #dropsRest(ciphers: SessionCiphers | undefined, left: number): boolean {
+    if (this.ciphers !== ciphers && left > 0) this.fault(behindProof);
+    return this.state === "ended";
   }
 
   /** Takes only one fact from the message: the peer has ended the session too. */
