@@ -153,6 +153,7 @@ async function sendItems(
 ): Promise<void> {
   const stop = () => body.cancel();
   let isWaiting = false;
+  const formerMs = response.socket?.timeout ?? 0;
   // Node's timer begins anew with each byte that moves. A stream may be silent, but its client must take what there is.
   response.setTimeout(maxStallMs, () => {
     // Over HTTP/2 an end without an error would be a good one.
@@ -171,6 +172,8 @@ async function sendItems(
     isWaiting = false;
   }
   gone.removeEventListener("abort", stop);
+  // Over HTTP/1 it is a timer of the connection, which would end a later request that is silent for long.
+  response.setTimeout(formerMs);
   response.end();
 }
 

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { createServer } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
-import { type AddressInfo, connect } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import type { ItemStream } from "cinnabar";
@@ -300,6 +300,20 @@ describe("a stream over node:http", () => {
       }
     },
   );
+
+  it("leaves no timer at a connection that its server keeps", async () => {
+    const { handler } = serve({ limits: { maxStallMs: 300 } });
+    const server = createServer(toNodeHandler(handler));
+    server.keepAliveTimeout = 0;
+    const sockets: Socket[] = [];
+    server.on("connection", (socket) => sockets.push(socket));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close().closeAllConnections());
+    const { port } = server.address() as AddressInfo;
+    const response = await fetch(`http://127.0.0.1:${port}/counter.v1/count?message=%7B%22to%22%3A1%7D`);
+    await response.text();
+    expect(sockets.map(({ timeout }) => timeout ?? 0)).toEqual([0]);
+  });
 
   it("makes no more items than the client takes, and stops when the client goes away", async () => {
     const { url, seen } = await listen();
