@@ -56,12 +56,20 @@ export async function configure(
   const settings: Setting[] = [];
   const faults: string[] = [...given.faults];
   const secrets: string[] = [];
-  const hide = (text: string) => secrets.reduce((all, secret) => all.replaceAll(secret, "(secret)"), text);
+  // The longest first: a part of it may be another one.
+  const hide = (text: string) =>
+    secrets
+      .toSorted((a, b) => b.length - a.length)
+      .reduce((all, secret) => all.replaceAll(secret, "(secret)"), text);
+  const keep = (part: Component, field: string, value: unknown) =>
+    secrets.push(...secretsIn(value, isSecret(part, field)));
   for (const name of order) {
     const part = application.components[name] as Component;
     const fields = given.fields.get(name) ?? new Map<string, Given>();
-    for (const [field, { value }] of fields)
-      if (isSecret(part, field) && typeof value === "string" && value !== "") secrets.push(value);
+    for (const [field, { value, isText }] of fields) {
+      keep(part, field, value);
+      if (isText) keep(part, field, parsedOf(value as string)?.value);
+    }
     const { value, issues } = await checked(part, fields);
     for (const { path, message } of issues) {
       const field = path ?? "";
@@ -77,12 +85,14 @@ export async function configure(
     for (const [field, { origin }] of fields)
       if (!Object.hasOwn(value, field))
         faults.push(`${name}.${field}: there is no such field (from ${nameOf(origin)})`);
-    for (const [field, one] of Object.entries(value))
+    for (const [field, one] of Object.entries(value)) {
+      keep(part, field, one);
       settings.push({
         path: `${name}.${field}`,
         shown: isSecret(part, field) ? "(secret)" : shownValue(one),
         origin: fields.get(field)?.origin ?? "default",
       });
+    }
   }
   if (faults.length > 0)
     throw new ApplicationError(
@@ -107,12 +117,38 @@ function isSecret({ secrets = [] }: Component, field: string): boolean {
   return secrets.includes(field) || secretName.test(field);
 }
 
+/** The password of a URL, which may have any character but white space in it. */
+const urlPassword = /(\w:\/\/[^/:@\s]*:)(\S+)@/g;
+
+/** The texts of a value that are secrets, as `shownValue` hides them. */
+function secretsIn(value: unknown, isHidden: boolean): string[] {
+  if (typeof value === "object" && value !== null)
+    return Object.entries(value).flatMap(([key, inner]) =>
+      secretsIn(inner, isHidden || (!Array.isArray(value) && secretName.test(key))),
+    );
+  if (isHidden) {
+    const text = typeof value === "string" || typeof value === "number" ? String(value) : "";
+    return text === "" ? [] : [text];
+  }
+  if (typeof value !== "string") return [];
+  return [...value.matchAll(urlPassword)].flatMap(([, , password = ""]) => [password, decoded(password)]);
+}
+
+/** Errors of a client may show a password without its escapes. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** JSON, with what secrets are in it hidden: fields by their names, and passwords of URLs. */
 function shownValue(value: unknown): string {
   const text = JSON.stringify(value, (key, inner: unknown) => {
     if (key !== "" && secretName.test(key)) return "(secret)";
     if (typeof inner === "bigint") return String(inner);
-    return typeof inner === "string" ? inner.replace(/(\w:\/\/[^/:@\s]*:)[^@\s]*@/g, "$1(secret)@") : inner;
+    return typeof inner === "string" ? inner.replace(urlPassword, "$1(secret)@") : inner;
   });
   return text ?? String(value);
 }

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -31,19 +32,17 @@ export interface ServeOptions {
  */
 export async function serveFile(options: ServeOptions): Promise<number> {
   const { print, complain, graceMs } = options;
-  let release = (): void => {};
+  const asked = new AbortController();
+  const onSignal = (signal: NodeJS.Signals): void => {
+    print(`stops on ${signal}`);
+    release();
+    asked.abort(new ApplicationError(`it was stopped by ${signal}`));
+  };
+  const release = (): void => {
+    for (const signal of ["SIGTERM", "SIGINT"] as const) process.off(signal, onSignal);
+  };
   // From the first moment: a service manager may stop what is still starting.
-  const asked = new Promise<void>((stop) => {
-    const onSignal = (signal: NodeJS.Signals): void => {
-      print(`stops on ${signal}`);
-      release();
-      stop();
-    };
-    release = () => {
-      for (const signal of ["SIGTERM", "SIGINT"] as const) process.off(signal, onSignal);
-    };
-    for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, onSignal);
-  });
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, onSignal);
   // A listener of a signal does not keep the process alive.
   const alive = setInterval(() => {}, 2 ** 30);
   try {
@@ -58,14 +57,16 @@ export async function serveFile(options: ServeOptions): Promise<number> {
       for (const line of linesOf(configuration)) print(line);
       return 0;
     }
-    const started = await startApplication(application, { ...sources, log: print });
+    const { signal } = asked;
+    const started = await startApplication(application, { ...sources, signal, log: print });
     print(`${application.name} is ready`);
-    await asked;
+    if (!signal.aborted) await once(signal, "abort");
     const failures = await started.stop(graceMs);
     for (const { message } of failures) complain(message);
     return failures.length === 0 ? 0 : 1;
   } catch (error) {
     if (!(error instanceof ApplicationError)) throw error;
+    if (asked.signal.aborted && error.cause === asked.signal.reason) return 0;
     for (const line of error.message.split("\n")) complain(line);
     return 1;
   } finally {

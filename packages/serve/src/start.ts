@@ -5,6 +5,8 @@ import { type Configuration, configure, type Sources } from "./configuration.ts"
 export interface StartOptions extends Sources {
   /** How long one component may take to start, in milliseconds. Default 60,000. */
   readonly startMs?: number | undefined;
+  /** Gives up the start when it fires: what has started is stopped. Default: none. */
+  readonly signal?: AbortSignal | undefined;
   /** Receives a line when a component has started or stopped, or could not. Default: nobody. */
   readonly log?: ((line: string) => void) | undefined;
 }
@@ -35,7 +37,7 @@ export async function startApplication(
   application: Application,
   options: StartOptions = {},
 ): Promise<StartedApplication> {
-  const { startMs = 60_000, log = () => {}, ...sources } = options;
+  const { startMs = 60_000, signal, log = () => {}, ...sources } = options;
   const order = startOrder(application);
   const configuration = await configure(application, order, sources);
   const values: Record<string, unknown> = Object.create(null);
@@ -43,25 +45,34 @@ export async function startApplication(
 
   let stopping: Promise<readonly Error[]> | undefined;
   const stop = (graceMs = 10_000): Promise<readonly Error[]> => {
-    stopping ??= stopAll(running, graceMs, log);
+    stopping ??= stopAll(running, graceMs, { log, hide: configuration.hide });
     return stopping;
   };
   for (const name of order) {
     const abort = new AbortController();
+    const giveUp = () => abort.abort(signal?.reason);
     try {
+      signal?.throwIfAborted();
+      signal?.addEventListener("abort", giveUp, { once: true });
       const part = application.components[name] as Component;
       const needs = Object.fromEntries(Object.keys(part.needs ?? {}).map((each) => [each, values[each]]));
       const context = { config: configuration.values.get(name), needs, signal: abort.signal };
       const starting = Promise.resolve(part.start(context as never));
-      const started = await within(starting, startMs, "it did not start", (late) => stopOne(late, 0));
+      const started = await within(starting, startMs, "it did not start", {
+        signal: abort.signal,
+        onLate: (late) => stopOne(late, 0),
+      });
       running.push({ name, part: started });
       values[name] = started.value;
       log(`${name} has started`);
-    } catch (cause) {
+    } catch (error) {
+      const cause: unknown = signal?.aborted === true ? signal.reason : error;
       abort.abort(cause);
       for (const failure of await stop()) log(failure.message);
       const why = configuration.hide(textOf(cause));
       throw new ApplicationError(`${application.name}: ${name} could not start: ${why}`, { cause });
+    } finally {
+      signal?.removeEventListener("abort", giveUp);
     }
   }
   return { values, configuration, stop };
@@ -70,7 +81,7 @@ export async function startApplication(
 async function stopAll(
   running: readonly { readonly name: string; readonly part: Running<unknown> }[],
   graceMs: number,
-  log: (line: string) => void,
+  { log, hide }: { readonly log: (line: string) => void; readonly hide: Configuration["hide"] },
 ): Promise<readonly Error[]> {
   const failures: Error[] = [];
   const endMs = performance.now() + graceMs;
@@ -79,7 +90,7 @@ async function stopAll(
       await stopOne(part, Math.max(1, endMs - performance.now()));
       log(`${name} has stopped`);
     } catch (cause) {
-      failures.push(new ApplicationError(`${name} could not stop: ${textOf(cause)}`, { cause }));
+      failures.push(new ApplicationError(`${name} could not stop: ${hide(textOf(cause))}`, { cause }));
     }
   }
   return failures;
@@ -105,12 +116,15 @@ async function stopOne(part: Running<unknown>, graceMs: number): Promise<void> {
   if (failure !== undefined) throw failure.error;
 }
 
-/** The result of `work`, or an error after `ms`. `onLate` receives a result that comes afterwards. */
+/**
+ * The result of `work`, or an error after `ms` or when the signal fires. `onLate` receives a result that comes
+ * afterwards.
+ */
 async function within<T>(
   work: Promise<T>,
   ms: number,
   what: string,
-  onLate?: (result: T) => Promise<unknown>,
+  { signal, onLate }: { signal?: AbortSignal; onLate?: (result: T) => Promise<unknown> } = {},
 ): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   let isLate = false;
@@ -120,6 +134,10 @@ async function within<T>(
       isLate = true;
       reject(new ApplicationError(`${what} within ${Math.round(ms)} ms`));
     }, ms);
+    signal?.addEventListener("abort", () => {
+      isLate = true;
+      reject(signal.reason);
+    });
   });
   try {
     return await Promise.race([work, late]);

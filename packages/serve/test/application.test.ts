@@ -99,6 +99,84 @@ describe("components", () => {
     await expect.poll(() => isStopped).toBe(true);
   });
 
+  it("that start are given up by the signal, and those that have started stop", async () => {
+    const { seen, noting } = parts();
+    const giveUp = new AbortController();
+    const reason = new Error("no more");
+    const slow = component({
+      needs: { first: {} },
+      start: ({ signal }) => {
+        seen.push("start slow");
+        queueMicrotask(() => giveUp.abort(reason));
+        return new Promise<never>((_, reject) => {
+          signal.addEventListener("abort", () => reject(new Error("aborted")));
+        });
+      },
+    });
+    const stubborn = component({
+      needs: { first: {} },
+      start: () => {
+        queueMicrotask(() => giveUp.abort(reason));
+        return new Promise<never>(() => {});
+      },
+    });
+    const last = noting("last", { slow: {} });
+    const { signal } = giveUp;
+    const given = startApplication(application("app", { last, slow, first: noting("first") }), { signal });
+    await expect(given).rejects.toMatchObject({
+      message: "app: slow could not start: no more",
+      cause: reason,
+    });
+    expect(seen).toEqual(["start first with", "start slow", "drain first", "stop first"]);
+    for (const each of [{ stubborn, first: noting("first") }, { first: noting("first") }])
+      await expect(startApplication(application("app", each), { signal })).rejects.toThrow("no more");
+    expect(seen.length).toBe(4);
+  });
+
+  it("show no secret when they cannot start or stop, wherever it stands in the configuration", async () => {
+    const secrets = ["hunter22", "hunter22more", "p@ss w", "1234567", "t0ken", "default33"];
+    const text = `${secrets.join(" ")} p%40ss%20w`;
+    const failing = (isStarted: boolean) =>
+      component({
+        secrets: ["pin"],
+        config: z.object({
+          password: z.string(),
+          tokens: z.array(z.string()),
+          database: z.string(),
+          pin: z.number(),
+          limits: z.object({ accessToken: z.string() }),
+          fallback: z.object({ apiKey: z.string() }).default({ apiKey: "default33" }),
+        }),
+        start: () => {
+          if (!isStarted) throw new Error(text);
+          return { value: 1, stop: () => Promise.reject(new Error(text)) };
+        },
+      });
+    const sources = {
+      file: {
+        one: {
+          ...{ password: "hunter22", tokens: ["hunter22more"], database: "db://user:p%40ss%20w@host/x" },
+          ...{ pin: 1234567 },
+        },
+      },
+      flags: [["one.limits", '{"accessToken":"t0ken"}']] as const,
+    };
+    const lines: string[] = [];
+    const log = (line: string) => lines.push(line);
+    const started = await startApplication(application("app", { one: failing(true) }), { ...sources, log });
+    lines.push(...(await started.stop()).map(({ message }) => message));
+    const start = startApplication(application("app", { one: failing(false) }), sources);
+    await start.catch(({ message }: Error) => lines.push(message));
+    const broken = application("app", {
+      one: failing(true),
+      two: component({ needs: { one: {} }, start: () => Promise.reject(new Error("no")) }),
+    });
+    await startApplication(broken, { ...sources, log }).catch(() => {});
+    expect(lines.filter((line) => line.includes("(secret)")).length).toBe(3);
+    for (const secret of [...secrets, "p%40ss%20w"]) expect(lines.join("\n")).not.toContain(secret);
+    expect(lines.join("\n")).not.toContain("more");
+  });
+
   it("that cannot drain or stop are named, and the others stop", async () => {
     const { seen, noting } = parts();
     const bad = component({
@@ -141,6 +219,7 @@ describe("the configuration", () => {
       peers: z.array(z.string()).default([]),
       name: z.string().default("n"),
       database: z.string().default("db://user:hunter22@host/x"),
+      replica: z.string().default("db://user:hun@ter@host/x"),
       limits: z.object({ accessToken: z.string(), maxBytes: z.number() }).optional(),
       pin: z.string().optional(),
     }),
@@ -191,7 +270,7 @@ describe("the configuration", () => {
     );
     const all = lines.join("\n");
     for (const secret of ["t0ken", "1234", "hunter22"]) expect(all).not.toContain(secret);
-    expect(all).toContain("db://user:(secret)@host/x");
+    expect(all.match(/db:\/\/user:\(secret\)@host\/x/g)?.length).toBe(2);
     expect(all).toContain('{"accessToken":"(secret)","maxBytes":1}');
   });
 

@@ -32,6 +32,37 @@ describe("cinnabar serve", () => {
     expect(status).toBe(0);
   });
 
+  it.each(["SIGTERM", "SIGINT"] as const)("gives up a start on %s, and ends well", async (signal) => {
+    const file = join(root, "packages/serve/test/programs/hanging.mjs");
+    const child = spawn(process.execPath, [command, "serve", file], { stdio: ["ignore", "pipe", "pipe"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    let printed = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      printed += text;
+    });
+    let complaints = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      complaints += text;
+    });
+    await expect.poll(() => printed).toContain("waits");
+    child.kill(signal);
+    const [status] = await once(child, "close");
+    expect(status).toBe(0);
+    expect(printed.trim().split("\n").slice(-2)).toEqual([`stops on ${signal}`, "first has stopped"]);
+    // The component that hangs holds a server that it does not close.
+    expect(complaints).toBe(
+      "cinnabar serve: a component has left something open; the process ends without it\n",
+    );
+  });
+
+  it("ends with 1 where a component that could not start has left something open", () => {
+    const file = join(root, "packages/serve/test/programs/hanging.mjs");
+    expect(run(file, "--hanging.fails=true")).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining("hanging could not start: no database"),
+    });
+  });
+
   it("says what is wrong with the file, and exits with 1", () => {
     const file = (name: string, text: string) => {
       writeFileSync(join(folder, name), text);

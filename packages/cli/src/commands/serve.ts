@@ -20,10 +20,13 @@ APPLICATION_COMPONENT_FIELD, from the file, or it is the default.
 
 Example: cinnabar serve app.js --config shop.json --orders.listen=tcp://0.0.0.0:7400`;
 
+/** How long what the components have left open may keep the process once they have stopped. */
+const lingerMs = 1_000;
+
 /** `cinnabar serve`: starts the components of an application, and stops them on a signal. */
 export const serve: Command = {
   help,
-  run(args, terminal) {
+  async run(args, terminal) {
     const files: string[] = [];
     const flags: (readonly [string, string])[] = [];
     const own = new Map<string, string>();
@@ -48,7 +51,7 @@ export const serve: Command = {
     const [file, ...more] = files;
     if (file === undefined || more.length > 0) throw new UsageError("expected one file");
     const grace = own.get("grace");
-    return serveFile({
+    const status = await serveFile({
       file,
       flags,
       configFile: own.get("config"),
@@ -57,5 +60,11 @@ export const serve: Command = {
       print: (line) => terminal.print(line),
       complain: (line) => terminal.complain(`cinnabar serve: ${line}`),
     });
+    // A service manager starts only a process again that has ended.
+    setTimeout(() => {
+      terminal.complain("cinnabar serve: a component has left something open; the process ends without it");
+      process.exit(status);
+    }, lingerMs).unref();
+    return status;
   },
 };
