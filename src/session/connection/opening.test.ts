@@ -252,25 +252,38 @@ describe("the opening of a sealed session", () => {
     expect([tls.isClosed, port.sealed]).toEqual([true, []]);
   });
 
-  it("takes nothing in the clear behind the proof, in the same message or in one that was deferred", () => {
-    const behind = { kind: frameKind.welcome, body: packedGreeting() };
-    const inOne = setUp();
-    inOne.enter["hello, connector"]();
-    inOne.tls.onTaken = inOne.prove;
-    inOne.receive(
-      { kind: frameKind.secure, word: withTerms, body: Buffer.concat([terms, Buffer.of(2)]) },
-      behind,
+  describe.each(["connector", "acceptor"] as const)("at the %s", (side) => {
+    const isConnector = side === "connector";
+    const flight = isConnector ? Buffer.concat([terms, Buffer.of(2)]) : Buffer.of(2);
+    const last = { kind: frameKind.secure, word: isConnector ? withTerms : 0, body: flight };
+    const behind = { kind: isConnector ? frameKind.welcome : frameKind.services, body: packedGreeting() };
+
+    it.each(["in its message", "in a message that was deferred"])(
+      "takes no frame behind the proof: %s",
+      (where) => {
+        const { enter, tls, prove, receive, session, host } = setUp();
+        enter[isConnector ? "hello, connector" : "tls, acceptor"]();
+        tls.onTaken = prove;
+        if (where === "in its message") receive(last, behind);
+        else {
+          session.inbox.deferred.push(messageOf(2, 0x2222n, [behind]));
+          receive(last);
+        }
+        expect([session.state, session.remote, tls.isClosed]).toEqual(["ended", undefined, true]);
+        expect(host.ended[0]?.reason?.message).toContain(
+          "frames in the clear came behind the proof of the peer",
+        );
+      },
     );
-    const deferred = setUp();
-    deferred.enter["tls, connector"]();
-    deferred.session.inbox.deferred.push(messageOf(2, 0x2222n, [behind]));
-    deferred.prove();
-    for (const { session, host, tls } of [inOne, deferred]) {
-      expect([session.state, session.remote, tls.isClosed]).toEqual(["ended", undefined, true]);
-      expect(host.ended[0]?.reason?.message).toContain(
-        "frames in the clear came behind the proof of the peer",
-      );
-    }
+
+    it("takes the proof in the last frame of a message", () => {
+      const { enter, tls, prove, receive, session } = setUp();
+      enter[isConnector ? "hello, connector" : "tls, acceptor"]();
+      tls.onTaken = prove;
+      receive(last);
+      expect([session.state, session.identity]).toEqual(["opening", localIdentity]);
+      session.end(gone, { quiet: true });
+    });
   });
 
   it.each(["refusal", "flags", "too long", "empty"] as const)(
