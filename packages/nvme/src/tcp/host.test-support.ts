@@ -155,7 +155,7 @@ export class HostQueue {
 
   /** Sends a command, alone under way, and waits for its answer. */
   async command(fields: CommandFields, { inCapsule, toSend }: { inCapsule?: Buffer; toSend?: Buffer } = {}) {
-    const id = fields.id ?? (this.#nextId++ & 0xffff);
+    const id = fields.id ?? this.#nextId++ & 0xffff;
     this.sendCommand({ ...fields, id }, inCapsule);
     return this.answer(id, toSend);
   }
