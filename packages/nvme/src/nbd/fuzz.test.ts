@@ -1,5 +1,6 @@
+import { connect } from "node:net";
 import { resolveNested } from "cinnabar/options";
-import { expect, it } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { FakeSocket } from "../fake-socket.test-support.ts";
@@ -9,11 +10,12 @@ import { Exports } from "./exports.ts";
 import {
   contextMessage,
   goMessage,
+  NbdClient,
   oneExport,
   optionMessage,
   requestMessage,
 } from "./nbd-client.test-support.ts";
-import { nbdConnection } from "./nbd-server.ts";
+import { nbdConnection, serveNbd } from "./nbd-server.ts";
 import { magic, option, optionReply } from "./protocol.ts";
 import { TlsUpgrade, tlsFields } from "./tls-upgrade.ts";
 
@@ -67,6 +69,64 @@ it(`${messages} mutated messages of NBD get answers of the protocol or the end o
   }
   expect(connections).toBeGreaterThan(messages / 100);
   for (const count of Object.values(counts)) expect(count).toBeGreaterThan(messages / 100);
+});
+
+/** A real connection takes longer, too, and its time is that of the kernel. */
+const messagesOverTcp = Math.min(messages / 5, 20_000);
+
+it(`${messagesOverTcp} mutated messages over TCP, with clients that vanish, harm no other client`, async () => {
+  const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 3));
+  const { opening, request, mutated } = clientBy(next);
+  const disks = new Map([
+    ["disk", memoryDevice({ bytes: 2 ** 20, blockBytes: 512 })],
+    ["good", memoryDevice({ bytes: 2 ** 22 })],
+  ]);
+  const server = await serveNbd(disks, { port: 0, maxBytesPerConnection: 2 ** 18 });
+  onTestFinished(() => server.close());
+  const good = await NbdClient.open(server.uri, { name: "good" });
+  const { port } = new URL(server.uri);
+  let tried = 0;
+  let isOver = false;
+  const hostile = async () => {
+    for (; tried < messagesOverTcp; ) {
+      const socket = connect(Number(port)).on("error", () => {}); // "close" follows
+      socket.resume();
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      await new Promise((resolve) => socket.once("connect", resolve));
+      socket.setNoDelay(true);
+      const long = requestMessage({ type: 1, bytes: 2 ** 17, offset: 4096 });
+      const agreed = [Buffer.from([0, 0, 0, 3]), ...opening()].map((part) => mutated(part, 20));
+      const asked = Array.from({ length: 1 + next(24) }, () =>
+        next(8) === 0 ? [long, Buffer.alloc(2 ** 17, next(256))] : request(),
+      ).flat();
+      tried += agreed.length + asked.length;
+      for (const part of [...agreed, ...asked.map((part) => mutated(part, 5))]) {
+        const cut = next(part.length + 1);
+        socket.write(part.subarray(0, cut));
+        if (next(3) === 0) await new Promise(setImmediate);
+        socket.write(part.subarray(cut));
+      }
+      const end = next(4);
+      if (end < 2) socket.end();
+      else if (end === 2) socket.destroy();
+      else socket.resetAndDestroy();
+      await closed;
+    }
+  };
+  const honest = async () => {
+    for (let round = 0; !isOver; round++) {
+      const data = Buffer.alloc(2 ** 18, `round ${round} `);
+      expect(await good.errorOf({ type: 1, bytes: data.length, offset: 4096 }, data)).toBe(0);
+      expect((await good.read(4096, data.length)).equals(data)).toBe(true);
+    }
+  };
+  const checking = honest();
+  await Promise.all(Array.from({ length: 4 }, hostile));
+  isOver = true;
+  await checking;
+  await expect.poll(() => server.stats()).toMatchObject({ open: 1, inHandshake: 0, waiting: 0 });
+  const { reads, writes, others, failed } = server.stats();
+  for (const count of [reads, writes, others, failed]) expect(count).toBeGreaterThan(messagesOverTcp / 100);
 });
 
 /** Each connection starts TLS, which takes longer. */
