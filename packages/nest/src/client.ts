@@ -98,8 +98,9 @@ export class CinnabarClient extends ClientProxy {
     const { url, services = [], engine, connect, client } = this.#options;
     const isOwn = !(engine instanceof Engine);
     const used = isOwn ? await Engine.open(engine) : engine;
+    let peer: CinnabarPeer | undefined;
     try {
-      const peer = await (typeof url === "string" ? used.connect(url, connect) : used.connect(url));
+      peer = await (typeof url === "string" ? used.connect(url, connect) : used.connect(url));
       for (const service of services) {
         const functions = peer.client(service, client) as Record<string, Target["call"]>;
         for (const [name, method] of Object.entries(service.methods)) {
@@ -114,6 +115,8 @@ export class CinnabarClient extends ClientProxy {
       this._status$.next("connected");
       return peer;
     } catch (error) {
+      // The engine of another owner goes on, and would keep the connection.
+      await peer?.close();
       if (isOwn) await used.close();
       throw error;
     }

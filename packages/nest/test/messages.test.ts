@@ -309,3 +309,17 @@ describe("a client proxy with contracts", () => {
     },
   );
 });
+
+it("a client whose options are wrong leaves no connection at an engine of another owner", async () => {
+  const [server, engine] = [await Engine.open({ listen: "mem://nest-wrong" }), await Engine.open()];
+  onTestFinished(async () => {
+    await engine.close();
+    await server.close();
+  });
+  const client = new CinnabarClient({
+    ...{ url: "mem://nest-wrong", engine, services: [Numbers], client: { timeoutMs: -1 } },
+  });
+  await expect(client.connect()).rejects.toThrow("timeoutMs");
+  expect(engine.peers()).toEqual([]);
+  await client.close();
+});
