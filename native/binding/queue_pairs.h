@@ -6,7 +6,7 @@
 
 namespace cinnabar::binding {
 
-/// Adds the functions of src/fabric/libfabric/queue-pair-addon.ts.
+/// Adds the functions of src/fabric/libfabric/addon.ts.
 void addQueuePairFunctions(Napi::Object exports);
 
 }  // namespace cinnabar::binding
