@@ -419,12 +419,11 @@ async function end(disks: readonly Disk[], { targets, servers }: Served, termina
   await Promise.all([...targets, ...servers].map((one) => one.close()));
   for (const { file, device } of disks) {
     try {
-      await device.flush();
+      await device.flush().finally(() => device.close());
     } catch (error) {
       const { message } = error as Error;
       terminal.complain(`cinnabar disk: what was written last to ${file} may be lost: ${message}`);
     }
-    await device.close();
   }
 }
 
