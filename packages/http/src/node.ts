@@ -138,7 +138,9 @@ async function send(
   }
   if (body !== undefined && !isStream) fields["content-length"] = String(Buffer.byteLength(body));
   response.writeHead(status, fields);
-  response.once("finish", () => endRequest(request));
+  // Over HTTP/2 the event of the response waits for the end of the request.
+  const sent = "stream" in request ? request.stream : response;
+  sent.once("finish", () => endRequest(request));
   if (request.method === "HEAD" || body === undefined) response.end();
   else if (!isStream) response.end(body);
   else await sendItems(body, response, gone, maxStallMs);
@@ -191,7 +193,11 @@ function drained(response: ServerResponse): Promise<void> {
 /** Ends a request that was answered before all of it had come. What comes of it is dropped meanwhile. */
 function endRequest(request: IncomingMessage | Http2ServerRequest): void {
   if (request.complete) return;
-  const timer = setTimeout(() => request.destroy(), lingerMs);
+  // The request of HTTP/2 does not end its stream.
+  const timer = setTimeout(
+    () => ("stream" in request ? request.stream.close() : request.destroy()),
+    lingerMs,
+  );
   request.once("close", () => clearTimeout(timer));
   request.once("end", () => clearTimeout(timer));
   request.removeAllListeners("readable");

@@ -217,6 +217,15 @@ describe("a duplex stream over HTTP/2", () => {
     expect(seen.ends).toEqual(["whole"]);
   });
 
+  it("is closed where its client sends no end after the answer", async () => {
+    const { request } = await open();
+    const stream = request("add");
+    stream.resume();
+    stream.write(envelope({ n: "-1" }));
+    await new Promise((resolve) => stream.once("close", resolve));
+    expect(stream.rstCode).toBe(0);
+  });
+
   it("ends with the client", async () => {
     const { request, seen } = await open();
     const stream = request(scale);
