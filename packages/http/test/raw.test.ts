@@ -387,7 +387,7 @@ it("gives its place back where nobody reads the answer of a client that has gone
     gone.abort();
     left.push(response);
   }
-  // Who reads one all the same gets no whole answer.
+  // A late reader gets an error, and no whole answer.
   for (const response of left) await expect(response.arrayBuffer()).rejects.toThrow();
 });
 

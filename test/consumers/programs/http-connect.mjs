@@ -41,7 +41,7 @@ const Work = service("work.v1", {
   gather: clientStream({ items: Item, output: Item }),
   chat: duplexStream({ items: Item, output: Item }),
 });
-const waits = { begun: () => {}, stopped: 0, chats: [] };
+const waits = { begun: () => {}, stopped: 0, chatEnded: () => {} };
 const work = implement(Work, {
   echo(item, call) {
     if (item.text === "taken") return call.fail("Taken", { by: "Ada", list: [1, null] });
@@ -75,7 +75,7 @@ const work = implement(Work, {
     try {
       for await (const { text } of items) yield { text: `re: ${text}` };
     } catch (thrown) {
-      waits.chats.push(thrown.code);
+      waits.chatEnded(thrown.code);
     }
   },
 });
@@ -218,6 +218,9 @@ for (const [name, transport] of Object.entries(transports)) {
   log("chat", answers.join(", "));
   if (!name.endsWith("HTTP/2")) continue;
   const leaving = new AbortController();
+  const left = new Promise((resolve) => {
+    waits.chatEnded = resolve;
+  });
   const never = async function* () {
     yield { text: "a" };
     await new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
@@ -227,8 +230,7 @@ for (const [name, transport] of Object.entries(transports)) {
   } catch (thrown) {
     log("leave", Code[thrown.code]);
   }
-  while (waits.chats.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
-  log("left", waits.chats.join(", "));
+  log("left", await left);
 }
 for (const session of sessions) session.destroy();
 one.close();
