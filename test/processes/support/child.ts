@@ -159,7 +159,9 @@ export class Child {
 
   #failWaiters(ending: Ending | "before"): void {
     for (const { what, reject } of this.#waiters) {
-      reject(new Error(`${this.#name} ended (${ending}) without ${what}\n${this.stderr}`));
+      // A summary of a run shows the first line alone.
+      const [reason = "it printed no error"] = /^\w*Error\b.*$/m.exec(this.stderr) ?? [];
+      reject(new Error(`${this.#name} ended (${ending}) without ${what}: ${reason}\n${this.stderr}`));
     }
     this.#waiters.clear();
   }
