@@ -40,9 +40,13 @@ export class Channel {
    * as well: nothing that came in plain text is read as if it had come over TLS. False where the connection has ended.
    */
   async startTls(): Promise<boolean> {
-    this.#reader.release();
     await this.#writer.flushed();
-    const secured = await this.#upgrade?.accept(this.#socket);
+    // A peer that sends no more gets the answer, and cannot begin TLS.
+    let secured: Duplex | undefined;
+    if (!this.#socket.readableEnded) {
+      this.#reader.release();
+      secured = await this.#upgrade?.accept(this.#socket);
+    }
     if (secured === undefined) {
       this.#socket.destroy();
       return false;

@@ -291,6 +291,21 @@ describe("a handshake of TLS that stalls", () => {
     await run;
   });
 
+  it("does not begin with a client that sends no more, which gets the answer to STARTTLS", async () => {
+    const socket = new FakeSocket();
+    const failed: Error[] = [];
+    socket.on("error", (error) => failed.push(error));
+    const tls = new TlsUpgrade("test", resolveNested("test", "tls", serverPair, tlsFields));
+    const options = { maxBytes: mib, counts: { ...counts }, tls, admit: () => true };
+    const run = nbdConnection(socket, oneExport(nullDevice({ bytes })), options).run();
+    socket.push(Buffer.concat([uint32(3), optionMessage(option.startTls), optionMessage(option.list)]));
+    socket.push(null);
+    await run;
+    const [, answer] = socket.sent;
+    expect([answer?.readUInt32BE(8), answer?.readUInt32BE(12)]).toEqual([option.startTls, optionReply.ack]);
+    expect([socket.sent.length, socket.destroyed, failed]).toEqual([2, true, []]);
+  });
+
   it("makes room for others, and does not hold up the end of the server", async () => {
     const { uri, server } = await serve({ maxHandshakes: 16 });
     const silent = [];

@@ -62,7 +62,7 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
       const bytes = 4096 * (1 + next(4));
       const kind = next(8);
       const fields = {
-        opcode: [0, 1, 2, 5, 8, 9, 6, 2, 0x0c, 9, 0x0a, 0x18, 8, fabricsOpcode][next(14)] ?? 0,
+        opcode: [0, 1, 2, 5, 8, 9, 6, 2, 0x0c, 9, 0x0a, 0x18, 8, 2, 2, 2, fabricsOpcode][next(17)] ?? 0,
         id: next(40),
         nsid: next(10) === 0 ? next(5) : 1,
         words:
