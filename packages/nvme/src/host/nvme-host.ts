@@ -186,6 +186,8 @@ interface Doubt {
   readonly untilMs: number;
 }
 
+const noDoubts: readonly Doubt[] = [];
+
 /**
  * A host of NVMe over Fabrics: it connects to a subsystem and offers its namespaces as devices. The host connects lost
  * paths again, and sends commands without an answer again.
@@ -422,8 +424,8 @@ export class NvmeHost implements AsyncDisposable {
       this.#maxTransferBytes = maxTransferBytes;
       this.#namespaces = namespaces.map(
         (facts) =>
-          new HostNamespace(facts, abilities, maxTransferBytes, (command, options) =>
-            this.#execute(command, options),
+          new HostNamespace(facts, abilities, maxTransferBytes, (command, effect, signal) =>
+            this.#execute(command, effect, signal),
           ),
       );
       return undefined;
@@ -449,11 +451,8 @@ export class NvmeHost implements AsyncDisposable {
     for (const { nsid, bytes } of now) this.#namespaces.find((one) => one.nsid === nsid)?.growTo(bytes);
   }
 
-  async #execute(
-    command: HostCommand,
-    { effect, signal }: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
-  ): Promise<Answer> {
-    const doubts: Doubt[] = [];
+  async #execute(command: HostCommand, effect: Effect, signal: AbortSignal | undefined): Promise<Answer> {
+    let doubts = noDoubts;
     const nsid = command.entry.readUInt32LE(4);
     for (let repetitions = 0; ; this.#repeated++) {
       let path = doubts.length === 0 ? this.#best(nsid) : undefined;
@@ -467,7 +466,7 @@ export class NvmeHost implements AsyncDisposable {
         if (effect === "unique" && error.wasSent)
           throw new BlockDeviceError("io", `${error.message}; the target may have done it`, error);
         if (effect === "same" && error.wasSent)
-          doubts.push({ association, untilMs: performance.now() + this.#doubtMs });
+          doubts = [...doubts, { association, untilMs: performance.now() + this.#doubtMs }];
         continue;
       }
       if (!mayRepeat(answer) || repetitions === maxRepetitions) return answer;

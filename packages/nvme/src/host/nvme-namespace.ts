@@ -48,7 +48,8 @@ export type Effect = "none" | "same" | "unique";
 /** Executes a command on the best path, and repeats it where that is safe. */
 export type Execute = (
   command: HostCommand,
-  options: { readonly effect: Effect; readonly signal: AbortSignal | undefined },
+  effect: Effect,
+  signal: AbortSignal | undefined,
 ) => Promise<Answer>;
 
 const fuaBit = 1 << 14;
@@ -78,9 +79,10 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   }
 
   protected override readBlocks(offset: number, into: Uint8Array, signal?: AbortSignal): Promise<void> {
-    return this.#inParts(into, this.#maxTransferBytes, (at, toHost) =>
-      this.#io("read", io.read, offset + at, toHost.length, { toHost, signal }),
-    );
+    return this.#inParts(into, (at, toHost) => {
+      const entry = this.#entryOf(io.read, offset + at, toHost.length);
+      return this.#done("read", { entry, toHost }, "none", signal);
+    });
   }
 
   protected override writeBlocks(
@@ -89,10 +91,10 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
     fua: boolean,
     signal?: AbortSignal,
   ): Promise<void> {
-    const control = fua ? fuaBit : 0;
-    return this.#inParts(data, this.#maxTransferBytes, (at, fromHost) =>
-      this.#io("write", io.write, offset + at, fromHost.length, { fromHost, control, signal }),
-    );
+    return this.#inParts(data, (at, fromHost) => {
+      const entry = this.#entryOf(io.write, offset + at, fromHost.length, fua ? fuaBit : 0);
+      return this.#done("write", { entry, fromHost }, "same", signal);
+    });
   }
 
   protected override async flushBlocks(): Promise<void> {
@@ -124,16 +126,20 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
     if (!this.#abilities.writeZeroes) return super.zeroBlocks(offset, bytes, fua, mayTrim, onlyFast);
     const control = (fua ? fuaBit : 0) | (mayTrim ? deallocateBit : 0);
     const longest = maxBlocks * this.blockBytes;
-    for (let at = 0; at < bytes; at += longest)
-      await this.#io("writeZeroes", io.writeZeroes, offset + at, Math.min(longest, bytes - at), { control });
+    for (let at = 0; at < bytes; at += longest) {
+      const entry = this.#entryOf(io.writeZeroes, offset + at, Math.min(longest, bytes - at), control);
+      await this.#done("writeZeroes", { entry }, "same");
+    }
   }
 
   protected override async compareBlocks(offset: number, data: Uint8Array): Promise<boolean> {
     if (!this.#abilities.compare) return super.compareBlocks(offset, data);
     let isEqual = true;
-    await this.#inParts(data, this.#maxTransferBytes, async (at, fromHost) => {
-      const same = await this.#io("compare", io.compare, offset + at, fromHost.length, { fromHost });
-      isEqual &&= same;
+    await this.#inParts(data, async (at, fromHost) => {
+      const entry = this.#entryOf(io.compare, offset + at, fromHost.length);
+      const { status: outcome } = await this.#execute({ entry, fromHost }, "none", undefined);
+      if (outcome === status.compareFailure.code) isEqual = false;
+      else if (outcome !== 0) throw this.#error("compare", outcome);
     });
     return isEqual;
   }
@@ -156,7 +162,7 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
       );
     if (data.length === 0) return true;
     const half = (opcode: number, place: number, control: number, fromHost: Uint8Array): HostCommand => {
-      const entry = newEntry(opcode, this.nsid, this.#rangeWords(offset, data.length, control));
+      const entry = this.#entryOf(opcode, offset, data.length, control);
       entry.writeUInt8(entry.readUInt8(1) | place, 1);
       return { entry, fromHost };
     };
@@ -164,7 +170,7 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
       ...half(io.compare, fuse.first, 0, expected),
       second: half(io.write, fuse.second, fua ? fuaBit : 0, data),
     };
-    const { status: compared, second } = await this.#execute(command, { effect: "unique", signal });
+    const { status: compared, second } = await this.#execute(command, "unique", signal);
     if (compared === status.compareFailure.code) return false;
     const outcome = compared === 0 ? second?.status : compared;
     if (outcome !== 0) throw deviceError(where, outcome ?? status.internal.code);
@@ -172,62 +178,40 @@ export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   }
 
   /** Does all parts at the same time. The buffer is free when all parts have ended. */
-  async #inParts(
-    whole: Uint8Array,
-    partBytes: number,
-    move: (at: number, part: Uint8Array) => Promise<unknown>,
-  ): Promise<void> {
-    if (whole.length <= partBytes) {
-      if (whole.length > 0) await move(0, whole);
-      return;
-    }
-    const parts: Promise<unknown>[] = [];
-    for (let at = 0; at < whole.length; at += partBytes)
-      parts.push(move(at, whole.subarray(at, at + partBytes)));
-    for (const outcome of await Promise.allSettled(parts))
-      if (outcome.status === "rejected") throw outcome.reason;
+  #inParts(whole: Uint8Array, move: (at: number, part: Uint8Array) => Promise<void>): Promise<void> {
+    const longest = this.#maxTransferBytes;
+    return whole.length > 0 && whole.length <= longest ? move(0, whole) : allParts(whole, longest, move);
   }
 
-  /** A command on a range. False where a comparison has found a difference. */
-  #io(
-    operation: string,
-    opcode: number,
-    offset: number,
-    bytes: number,
-    {
-      control = 0,
-      signal,
-      ...data
-    }: {
-      readonly toHost?: Uint8Array;
-      readonly fromHost?: Uint8Array;
-      readonly control?: number;
-      readonly signal?: AbortSignal | undefined;
-    },
-  ): Promise<boolean> {
-    const words = this.#rangeWords(offset, bytes, control);
-    const effect = opcode === io.write || opcode === io.writeZeroes ? "same" : "none";
-    return this.#done(operation, { entry: newEntry(opcode, this.nsid, words), ...data }, effect, signal);
-  }
-
-  /** CDW10 to CDW12 of a command with a range. */
-  #rangeWords(offset: number, bytes: number, control: number): readonly number[] {
+  /** The entry of a command on a range. */
+  #entryOf(opcode: number, offset: number, bytes: number, control = 0): Buffer {
+    const entry = newEntry(opcode, this.nsid);
     const first = offset / this.blockBytes;
-    const count = bytes / this.blockBytes - 1;
-    return [first % 2 ** 32, Math.floor(first / 2 ** 32), count + control * 65_536];
+    entry.writeUInt32LE(first % 2 ** 32, 40);
+    entry.writeUInt32LE(Math.floor(first / 2 ** 32), 44);
+    entry.writeUInt32LE(bytes / this.blockBytes - 1 + control * 65_536, 48);
+    return entry;
   }
 
-  async #done(
-    operation: string,
-    command: HostCommand,
-    effect: Effect,
-    signal?: AbortSignal,
-  ): Promise<boolean> {
-    const { status: outcome } = await this.#execute(command, { effect, signal });
-    if (outcome === 0) return true;
-    if (outcome === status.compareFailure.code && operation === "compare") return false;
-    throw deviceError(`namespace ${this.nsid}: ${operation}`, outcome);
+  async #done(operation: string, command: HostCommand, effect: Effect, signal?: AbortSignal): Promise<void> {
+    const { status: outcome } = await this.#execute(command, effect, signal);
+    if (outcome !== 0) throw this.#error(operation, outcome);
   }
+
+  #error(operation: string, outcome: number): BlockDeviceError {
+    return deviceError(`namespace ${this.nsid}: ${operation}`, outcome);
+  }
+}
+
+async function allParts(
+  whole: Uint8Array,
+  longest: number,
+  move: (at: number, part: Uint8Array) => Promise<void>,
+): Promise<void> {
+  const parts: Promise<void>[] = [];
+  for (let at = 0; at < whole.length; at += longest) parts.push(move(at, whole.subarray(at, at + longest)));
+  for (const outcome of await Promise.allSettled(parts))
+    if (outcome.status === "rejected") throw outcome.reason;
 }
 
 function deviceError(where: string, outcome: number): BlockDeviceError {
