@@ -61,6 +61,9 @@ interface Messages {
 /** The reason of calls that end because their subscriber has left. Nobody reads it: it has no stack. */
 const unsubscribed = "the subscriber has left";
 
+/** How many unused controllers a client keeps. */
+const mostUnused = 1024;
+
 /** The schema of methods without input. */
 const nothing: unknown = unary().input;
 
@@ -71,6 +74,8 @@ const nothing: unknown = unary().input;
 export class CinnabarClient extends ClientProxy {
   readonly #options: CinnabarClientOptions;
   readonly #targets = new Map<string, Target>();
+  /** Of calls that nobody cancelled. Node takes longer to make one than a whole call takes. */
+  readonly #unused: AbortController[] = [];
   #engine: Engine | undefined;
   #peer: CinnabarPeer | undefined;
   #opening: Promise<CinnabarPeer> | undefined;
@@ -169,32 +174,53 @@ export class CinnabarClient extends ClientProxy {
       callback(answer);
     };
     const fail = (err: unknown) => settle({ err });
-    let cancel = () => {};
+    let cancel: (() => void) | undefined;
     try {
       const { target, input } = this.#find(packet.pattern, data);
+      const { kind, takesNothing, call } = target;
       const { input: opening, ...callOptions } = options;
-      const hasItems = target.kind === "clientStream" || target.kind === "duplexStream";
-      const args = target.takesNothing ? [] : [hasItems ? opening : input];
+      const hasItems = kind === "clientStream" || kind === "duplexStream";
+      const args = takesNothing ? [] : [hasItems ? opening : input];
       if (hasItems) args.push(input);
-      if (target.kind === "serverStream" || target.kind === "duplexStream") {
-        const items = target.call(...args, callOptions) as ItemStream<unknown>;
-        // A signal would cost three times as much as the call, with many in flight.
+      if (kind === "serverStream" || kind === "duplexStream") {
+        const items = call(...args, callOptions) as ItemStream<unknown>;
         cancel = () => items.cancel();
         void drain(items, settle).catch(fail);
-      } else {
-        const ended = new AbortController();
-        cancel = () => ended.abort(unsubscribed);
-        const answer = target.call(...args, { ...callOptions, signal: ended.signal }) as Promise<unknown>;
-        answer.then((response) => settle({ response, isDisposed: true }), fail);
-      }
+      } else cancel = this.#once(call, args, callOptions, settle);
     } catch (error) {
       fail(error);
     }
     return () => {
       if (isOver) return;
       isOver = true;
-      cancel();
+      cancel?.();
     };
+  }
+
+  /** Calls a method that answers once. Returns what cancels the call. */
+  #once(
+    call: Target["call"],
+    args: unknown[],
+    options: object,
+    settle: (answer: WritePacket) => void,
+  ): () => void {
+    const abort = this.#unused.pop() ?? new AbortController();
+    const { signal } = abort;
+    const answer = call(...args, { ...options, signal }) as Promise<unknown>;
+    const giveBack = () => {
+      if (!signal.aborted && this.#unused.length < mostUnused) this.#unused.push(abort);
+    };
+    answer.then(
+      (response) => {
+        giveBack();
+        settle({ response, isDisposed: true });
+      },
+      (err: unknown) => {
+        giveBack();
+        settle({ err });
+      },
+    );
+    return () => abort.abort(unsubscribed);
   }
 
   protected async dispatchEvent<T = unknown>(packet: ReadPacket): Promise<T> {

@@ -24,6 +24,7 @@ import {
 } from "cinnabar/standard";
 import { isObservable, type Observable } from "rxjs";
 import { CinnabarContext } from "./context.ts";
+import { type Outcome, Route, RoutedContext } from "./direct-calls.ts";
 import { callerError, handlerFailed, isHidden } from "./failures.ts";
 import { NestMessages } from "./messages.ts";
 import { only, paceOf, pulled } from "./observables.ts";
@@ -160,18 +161,35 @@ export class CinnabarServer extends Server implements CustomTransportStrategy {
 
   #handler(contract: AnyService, method: string, run: Run, path: string) {
     const kind = contract.methods[method]?.kind;
+    const route = new Route();
     if (kind === "serverStream" || kind === "duplexStream")
       return (input: unknown, call: CallContext) =>
-        this.#values(run, input, new CinnabarContext([call, path]));
+        this.#values(run, input, new RoutedContext(call, path, route));
     const answers = kind !== "oneWay" ? path : undefined;
     const fail = (failure: unknown): never => {
       throw this.#failure(failure, path);
     };
-    return (input: unknown, call: CallContext) =>
-      run(input, new CinnabarContext([call, path])).then(
+    const throughNest = (input: unknown, call: CallContext, outcome?: Outcome) =>
+      run(input, new RoutedContext(call, path, route, outcome)).then(
         (result) => (isObservable(result) ? only(result, call.signal, answers).catch(fail) : result),
         fail,
       );
+    return (input: unknown, call: CallContext) => {
+      if (route.direct === undefined) return throughNest(input, call);
+      let result: unknown;
+      try {
+        result = route.direct(input, call);
+      } catch (error) {
+        return throughNest(input, call, { error });
+      }
+      if (typeof result !== "object" || result === null) return result;
+      if (result instanceof Promise)
+        return result.then(
+          (value) => (isObservable(value) ? throughNest(input, call, { value }) : value),
+          (error: unknown) => throughNest(input, call, { error }),
+        );
+      return isObservable(result) || "then" in result ? throughNest(input, call, { value: result }) : result;
+    };
   }
 
   async *#values(run: Run, data: unknown, context: CinnabarContext): AsyncGenerator<unknown, void> {

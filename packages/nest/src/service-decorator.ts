@@ -14,7 +14,7 @@ import type {
   StreamContextFor,
 } from "cinnabar/standard";
 import type { Observable } from "rxjs";
-import { Call } from "./context.ts";
+import { injectModule, RoutedContext } from "./direct-calls.ts";
 import { CinnabarExceptionFilter } from "./exception-filter.ts";
 import { isItemSource, observed, paceOf } from "./observables.ts";
 import { cinnabarTransport, type MethodExtras } from "./server.ts";
@@ -53,6 +53,7 @@ export type ControllerClass<S extends AnyService> = new (...args: never[]) => Co
 
 /** Keys of metadata that Nest keeps at classes, as its constants name them. */
 const filtersKey = "__exceptionFilters__";
+const pipesKey = "__pipes__";
 const argumentsKey = "__routeArguments__";
 const typesKey = "design:paramtypes";
 const tokensKey = "self:paramtypes";
@@ -79,12 +80,19 @@ export function CinnabarService<S extends AnyService>(
         throw new TypeError(`${where}: ${target.name} has no method "${name}"`);
       decorate(target, contract, name, kind, options);
     }
+    injectModule(target.prototype);
     Controller()(target);
     // The first of the list is the last that Nest asks: filters of the class come before it.
     const filters: unknown[] = Reflect.getOwnMetadata(filtersKey, target) ?? [];
     Reflect.defineMetadata(filtersKey, [CinnabarExceptionFilter, ...filters], target);
   };
 }
+
+type Method = (this: object, ...args: unknown[]) => unknown;
+type Parameters = Record<string, { readonly index: number }>;
+
+/** Metadata of parameters that no decorator of the method has made. */
+const undeclared = new WeakSet<Parameters>();
 
 function decorate(
   target: ControllerClass<AnyService>,
@@ -93,37 +101,38 @@ function decorate(
   kind: AnyMethod["kind"],
   options: ImplementOptions,
 ): void {
-  const prototype = target.prototype as Record<string, (...args: unknown[]) => unknown>;
-  const original = prototype[name] as (...args: unknown[]) => unknown;
-  const parameters = Reflect.getMetadata(argumentsKey, target, name) as
-    | Record<string, { readonly index: number }>
-    | undefined;
-  let count = 2;
-  if (parameters === undefined) {
-    Payload()(prototype, name, 0);
-    // Nest makes a context for each such parameter, which costs a tenth of a call.
-    if (original.length !== 1) Call()(prototype, name, 1);
-  } else count = 1 + Math.max(-1, ...Object.values(parameters).map(({ index }) => index));
+  const prototype = target.prototype as Record<string, Method>;
+  const original = prototype[name] as Method;
   const isStream = kind === "serverStream" || kind === "duplexStream";
-  let handler = original;
-  if (isStream) {
-    // The pace of the call comes behind the arguments of the method itself.
-    Ctx()(prototype, name, count);
-    handler = async function (this: unknown, ...args: unknown[]) {
-      const result = await original.apply(this, args.slice(0, count));
-      return isItemSource(result) ? observed(result, paceOf(args[count] as object)) : result;
-    };
-  } else if (!Object.hasOwn(prototype, name)) {
-    // An inherited method may handle another contract in another class.
-    handler = function (this: unknown, ...args: unknown[]) {
-      return original.apply(this, args);
-    };
-  }
-  if (handler !== original) {
-    for (const key of Reflect.getOwnMetadataKeys(original))
-      Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, original), handler);
-    Object.defineProperty(prototype, name, { value: handler, writable: true, configurable: true });
-  }
+  const parameters: Parameters | undefined = Reflect.getMetadata(argumentsKey, target, name);
+  const isDeclared = parameters !== undefined && !undeclared.has(parameters);
+  // The context comes behind the arguments of the method itself.
+  const count = isDeclared ? 1 + Math.max(-1, ...Object.values(parameters).map(({ index }) => index)) : 1;
+  if (!isDeclared) {
+    Payload()(prototype, name, 0);
+    // A pipe of the method sees each parameter: one for numbers refuses a context.
+    if (original.length !== 1 || !Reflect.hasMetadata(pipesKey, original)) Ctx()(prototype, name, count);
+    undeclared.add(Reflect.getOwnMetadata(argumentsKey, target, name));
+  } else if (isStream) Ctx()(prototype, name, count);
+  // Also an inherited method has a function of its own: it may handle another contract in another class.
+  const handler: Method = function (...args) {
+    const context = args[count];
+    // The program itself may call the method.
+    if (!(context instanceof RoutedContext)) return original.apply(this, args);
+    const { outcome, route, call } = context;
+    if (outcome !== undefined) {
+      if ("error" in outcome) throw outcome.error;
+      return outcome.value;
+    }
+    if (!isDeclared && !isStream) route.learn(this, name, handler, original);
+    const result = isDeclared
+      ? original.apply(this, args.slice(0, count))
+      : original.call(this, args[0], call);
+    return isStream ? itemsOf(result, context) : result;
+  };
+  for (const key of Reflect.getOwnMetadataKeys(original))
+    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, original), handler);
+  Object.defineProperty(prototype, name, { value: handler, writable: true, configurable: true });
   const extras: MethodExtras = { cinnabarMethod: { contract, method: name, options } };
   const pattern = `${contract.name}/${name}`;
   const mark = (kind === "oneWay" ? EventPattern : MessagePattern) as typeof MessagePattern;
@@ -132,6 +141,12 @@ function decorate(
     writable: true,
     configurable: true,
   });
+}
+
+/** The items of a stream as an Observable, at the pace of the call. */
+async function itemsOf(result: unknown, context: object): Promise<unknown> {
+  const items = await result;
+  return isItemSource(items) ? observed(items, paceOf(context)) : items;
 }
 
 /** Compilers that leave types out, such as those of tsx and Deno, give Nest no type to inject by. */

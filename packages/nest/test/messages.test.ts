@@ -267,6 +267,21 @@ describe("a client proxy with contracts", () => {
     expect(await firstValueFrom(client.send("numbers.v1/sum", [4]))).toBe(4);
   });
 
+  it("ends only the call that its subscriber leaves", async () => {
+    const { client } = await numbers();
+    const sum = () => firstValueFrom(client.send("numbers.v1/sum", [1, 2]));
+    await client.connect();
+    const over = client.send("numbers.v1/sum", [1]).subscribe();
+    expect(await sum()).toBe(3);
+    const failures: unknown[] = [];
+    const waiting = client.send("numbers.v1/wait", 0).subscribe({ error: (error) => failures.push(error) });
+    over.unsubscribe();
+    expect(await sum()).toBe(3);
+    expect(failures).toEqual([]);
+    waiting.unsubscribe();
+    for (let n = 0; n < 3; n++) expect(await sum()).toBe(3);
+  });
+
   it("rejects connect when nobody listens, as health checks expect, and can try again", async () => {
     const client = clientOf("mem://nobody-is-here");
     await expect(client.connect()).rejects.toMatchObject({ code: "unavailable" });
