@@ -9,6 +9,9 @@ import { Engine, type EngineOptions, implement, RpcError, service, unary } from 
 import type { StatsOptions } from "cinnabar/inspect";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { memoryDevice, serveNbd } from "../../nvme/src/index.ts";
+import { NbdClient } from "../../nvme/src/nbd/nbd-client.test-support.ts";
+import { command } from "../../nvme/src/nbd/protocol.ts";
 import { attribute, statusWord } from "../src/conventions.ts";
 import { durationBoundsSeconds, EngineMetrics, type MetricData } from "../src/index.ts";
 import type { LanesSource } from "../src/metrics/source.ts";
@@ -141,6 +144,38 @@ it("metrics of the disks of a target are what hosts asked for", async () => {
     ["connections.refused", 5] as const,
   ])
     expect(valuesOf(all, `cinnabar.disk.${name}`)).toEqual({ "": value });
+});
+
+it("metrics of a server of NBD are the requests and the connections of its clients", async () => {
+  const metrics = new EngineMetrics();
+  const server = await serveNbd(memoryDevice({ bytes: 2 ** 20 }), { port: 0 });
+  onTestFinished(() => server.close());
+  const remove = metrics.add(server);
+  const client = await NbdClient.open(server.uri);
+  await client.read(0, 4096);
+  await client.read(8192, 4096);
+  expect(await client.errorOf({ type: command.write, bytes: 4096 }, Buffer.alloc(4096))).toBe(0);
+  expect(await client.errorOf({ type: command.flush })).toBe(0);
+  expect(await client.errorOf({ type: command.read, offset: 2 ** 20, bytes: 4096 })).not.toBe(0);
+  const counters = {
+    requests: { read: 3, write: 1, other: 1 },
+    "requests.failed": { "": 1 },
+    "connections.refused": { "": 0 },
+  };
+  const gauges = {
+    "requests.waiting": { "": 0 },
+    "requests.waiting.size": { "": 0 },
+    connections: { open: 1, handshake: 0 },
+  };
+  const all = await collected(metrics);
+  for (const [name, values] of Object.entries({ ...counters, ...gauges }))
+    expect([name, valuesOf(all, `cinnabar.nbd.${name}`)]).toEqual([name, values]);
+  expect(all.get("cinnabar.nbd.requests.waiting.size")?.descriptor.unit).toBe("By");
+  remove();
+  const left = await collected(metrics);
+  for (const [name, values] of Object.entries(counters))
+    expect([name, valuesOf(left, `cinnabar.nbd.${name}`)]).toEqual([name, values]);
+  for (const name of Object.keys(gauges)) expect(left.has(`cinnabar.nbd.${name}`)).toBe(false);
 });
 
 describe("metrics of engines", () => {

@@ -61,9 +61,9 @@ export class EngineMetrics {
   readonly #past = new Totals();
 
   /**
-   * Reads an engine, the lanes of `openLanes`, an `NvmeTarget`, or the state of the backends of a peer from now on, until the returned
-   * function is called. The counters of a source that is read no more stay in the sums. An engine that has closed is
-   * read as long as it was not removed.
+   * Reads an engine, the lanes of `openLanes`, an `NvmeTarget`, the server of `serveNbd`, or the state of the backends
+   * of a peer from now on, until the returned function is called. The counters of a source that is read no more stay in
+   * the sums. An engine that has closed is read as long as it was not removed.
    *
    * @example
    * const lanes = await openLanes(new URL("./service.js", import.meta.url), { listen: "tcp://0.0.0.0:7400" });

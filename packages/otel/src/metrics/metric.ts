@@ -119,6 +119,16 @@ export const metrics = {
     "{connection}",
     "Connections that a target of NVMe refused",
   ),
+  nbdRequests: counter("nbd.requests", "{request}", "Requests of clients of NBD", [own.operation]),
+  nbdFailed: counter("nbd.requests.failed", "{request}", "Requests of NBD that were answered with an error"),
+  nbdWaiting: gauge(
+    "nbd.requests.waiting",
+    "{request}",
+    "Requests of NBD that wait for the rate of their host",
+  ),
+  nbdWaitingSize: gauge("nbd.requests.waiting.size", "By", "The bytes that waiting requests of NBD ask for"),
+  nbdConnections: gauge("nbd.connections", "{connection}", "Connections of clients of NBD", [own.state]),
+  nbdRefused: counter("nbd.connections.refused", "{connection}", "Connections that a server of NBD refused"),
   laneDeaths: counter("lane.deaths", "{thread}", "Threads of lanes that exited unexpectedly"),
 } as const satisfies Readonly<Record<string, Metric>>;
 

@@ -6,7 +6,7 @@ import { metrics } from "./metric.ts";
 import { Totals, totalsOf } from "./totals.ts";
 
 /** What metrics can be read from. */
-export type MetricSource = Engine | LanesSource | Peer | BackendsSource | DisksSource;
+export type MetricSource = Engine | LanesSource | Peer | BackendsSource | DisksSource | NbdSource;
 
 /** What `NvmeTarget` of `cinnabar-nvme` gives. */
 export interface DisksSource {
@@ -23,6 +23,22 @@ export interface DisksSource {
       readonly writes: number;
       readonly writtenBytes: number;
     }[];
+  };
+}
+
+/** What `serveNbd` of `cinnabar-nvme` gives. */
+export interface NbdSource {
+  readonly uris: readonly string[];
+  stats(): {
+    readonly reads: number;
+    readonly writes: number;
+    readonly others: number;
+    readonly failed: number;
+    readonly open: number;
+    readonly inHandshake: number;
+    readonly refused: number;
+    readonly waiting: number;
+    readonly waitingBytes: number;
   };
 }
 
@@ -54,6 +70,7 @@ export interface Reader {
 export function readerOf(source: MetricSource, perLane: boolean): Reader {
   if ("backends" in source) return new BackendReader(() => source.backends);
   if ("capsules" in source) return new DisksReader(source);
+  if ("uris" in source) return new NbdReader(source);
   if ("lanes" in source) return new LanesReader(source, perLane);
   if ("incarnation" in source && "state" in source && "url" in source)
     return new BackendReader(() => [{ url: source.url, state: source.state }]);
@@ -161,6 +178,37 @@ class DisksReader implements Reader {
         totals.add(metrics.diskOperations, count, attributes);
         totals.add(metrics.diskBytes, bytes, attributes);
       }
+    return totals;
+  }
+}
+
+/** A server of NBD, with all its exports. */
+class NbdReader implements Reader {
+  readonly #server: NbdSource;
+
+  constructor(server: NbdSource) {
+    this.#server = server;
+  }
+
+  async read(): Promise<Totals> {
+    return this.readNow();
+  }
+
+  readNow(): Totals {
+    const totals = new Totals();
+    const stats = this.#server.stats();
+    for (const [operation, count] of [
+      ["read", stats.reads] as const,
+      ["write", stats.writes] as const,
+      ["other", stats.others] as const,
+    ])
+      totals.add(metrics.nbdRequests, count, { [own.operation]: operation });
+    totals.add(metrics.nbdFailed, stats.failed);
+    totals.add(metrics.nbdWaiting, stats.waiting);
+    totals.add(metrics.nbdWaitingSize, stats.waitingBytes);
+    totals.add(metrics.nbdConnections, stats.open, { [own.state]: "open" });
+    totals.add(metrics.nbdConnections, stats.inHandshake, { [own.state]: "handshake" });
+    totals.add(metrics.nbdRefused, stats.refused);
     return totals;
   }
 }
