@@ -1,9 +1,12 @@
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { arch } from "node:process";
 import { SetupError, step } from "../setup/command.mjs";
 import { unpackSource } from "../setup/debian-archive.mjs";
 import { kept } from "./cache.mjs";
 import { gccOfSuite, sysroot } from "./sysroot.mjs";
+import { targets } from "./targets.mjs";
+import { installTools } from "./tools.mjs";
 
 /** @typedef {import("./targets.mjs").Target} Target */
 
@@ -90,6 +93,18 @@ export async function buildLibfabric(target) {
     }
     rmSync(build, { recursive: true });
   });
+}
+
+/**
+ * The library of the package for this machine, built if it is not in the cache.
+ *
+ * @returns {Promise<string>} its path
+ */
+export async function ownLibfabric() {
+  const target = targets.find((each) => each.arch === arch);
+  if (target === undefined) throw new SetupError(`The package has no libfabric for ${arch}.`);
+  await installTools([target]);
+  return join(await buildLibfabric(target), "libfabric.so.1");
 }
 
 /**

@@ -1,5 +1,5 @@
-import { onPath, SetupError, step } from "./command.mjs";
-import { rootPrefix } from "./system-packages.mjs";
+import { onPath, SetupError } from "./command.mjs";
+import { aptGet, rootPrefix } from "./system-packages.mjs";
 
 /**
  * Installs the programs that are missing where that may be done, as the set-up does.
@@ -18,11 +18,9 @@ export async function installPrograms(purpose, programs) {
     const names = missing.map(([program]) => program).join(", ");
     throw new SetupError(`${purpose}: ${names} not found.`, advice);
   }
-  const env = { DEBIAN_FRONTEND: "noninteractive" };
-  const [command = "", ...apt] = [...prefix, "apt-get"];
-  await step("Debian's package lists", command, [...apt, "update", "-q"], { env, advice });
-  const install = [...apt, "install", "-y", "-q", "--no-install-recommends", ...packages];
-  await step(`Debian packages ${packages.join(" ")}`, command, install, { env, advice });
+  const apt = aptGet(prefix, advice);
+  await apt.update();
+  await apt.install(packages);
   const still = Object.keys(programs).filter((program) => onPath(program) === undefined);
   if (still.length > 0)
     throw new SetupError(`${purpose}: ${still.join(", ")} not found after installing.`, advice);

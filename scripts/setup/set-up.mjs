@@ -1,7 +1,8 @@
 import { buildAddon, buildTypeScript } from "./builds.mjs";
 import { allOf, SetupError } from "./command.mjs";
 import { installNpmPackages, npmPackagesAreInstalled } from "./npm-packages.mjs";
-import { planSystemPackages, rememberRefused } from "./system-packages.mjs";
+import { markRefused } from "./stamp.mjs";
+import { planSystemPackages } from "./system-packages.mjs";
 import { getProgramsOfTests, missingProgramsOfTests } from "./test-programs.mjs";
 
 /**
@@ -27,7 +28,7 @@ export async function setUp(purpose) {
   };
   await allOf([installNpmPackages(), systemPackages()]);
   // The note is kept in node_modules, which npm has just made.
-  rememberRefused(refused);
+  refused.forEach(markRefused);
   await allOf([
     buildAddon(),
     buildTypeScript(purpose),

@@ -45,6 +45,17 @@ export function markCurrent(step, print) {
 }
 
 /**
+ * Notes that a program or a package is not available, until the npm packages are installed again: a new try takes longer
+ * than all the rest.
+ *
+ * @param {string} name
+ */
+export const markRefused = (name) => markCurrent(`without-${name}`, "refused");
+
+/** @param {string} name */
+export const wasRefused = (name) => isCurrent(`without-${name}`, "refused", []);
+
+/**
  * @param {import("node:crypto").Hash} hash
  * @param {string} path
  * @param {(path: string) => boolean} wanted

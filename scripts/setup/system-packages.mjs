@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { ask, onPath, SetupError, step } from "./command.mjs";
-import { isCurrent, markCurrent } from "./stamp.mjs";
+import { wasRefused } from "./stamp.mjs";
 
 /**
  * What the build needs from the system, by the name of the Debian (and Ubuntu) package that brings it. Each is looked
@@ -56,7 +56,7 @@ const forBenchmarks = [
 export async function planSystemPackages(purpose) {
   const extra = { demo: [], bench: forBenchmarks, test: forTesting }[purpose];
   const lack = await lacking([...forBuilding, ...extra]);
-  const missing = lack.filter((item) => !(item.isOptional && wasRefused(item)));
+  const missing = lack.filter((item) => !(item.isOptional && wasRefused(item.name)));
   const nothing = { says: undefined, install: async () => [] };
   if (missing.length === 0) return nothing;
 
@@ -94,33 +94,20 @@ async function install(missing, prefix) {
   const required = missing.filter((item) => !item.isOptional);
   const optional = missing.filter((item) => item.isOptional);
   const advice = `Run this by hand to see what is wrong:\n    ${[...prefix, "sh"].join(" ")} -c '${byHand(missing)}'`;
-  const env = { DEBIAN_FRONTEND: "noninteractive" };
-  /** @param {string} title @param {readonly string[]} args */
-  const apt = (title, args) => {
-    const [command, ...words] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args];
-    return step(title, String(command), words, { env, advice });
-  };
-  const list = () => apt("Debian's package lists", ["update", "-q"]);
-  /** @param {readonly SystemPackage[]} items */
-  const add = (items) => {
-    const names = items.map((item) => item.name);
-    return apt(`Debian packages ${names.join(" ")}`, [
-      ...["install", "-y", "-q", "--no-install-recommends"],
-      ...names,
-    ]);
-  };
+  const apt = aptGet(prefix, advice);
   if (required.length > 0) {
-    await list();
-    await add(required);
+    await apt.update();
+    await apt.install(required.map(({ name }) => name));
   }
   /** @type {readonly string[]} */
   let refused = [];
   if (optional.length > 0) {
+    const names = optional.map(({ name }) => name);
     try {
-      if (required.length === 0) await list();
-      await add(optional);
+      if (required.length === 0) await apt.update();
+      await apt.install(names);
     } catch {
-      refused = optional.map((item) => item.name);
+      refused = names;
       console.log(`[setup] ${refused.join(" ")} cannot be installed here; going on without`);
     }
   }
@@ -131,20 +118,23 @@ async function install(missing, prefix) {
 }
 
 /**
- * Notes packages that were not available, until the npm packages are installed again: a new try takes longer than all
- * the rest.
+ * The installation of Debian packages.
  *
- * @param {readonly string[]} names
+ * @param {readonly string[]} prefix the words that make a command run as root
+ * @param {string} [advice] for a failure
  */
-export function rememberRefused(names) {
-  for (const name of names) markCurrent(refusal(name), "refused");
+export function aptGet(prefix, advice) {
+  const run = (/** @type {string} */ title, /** @type {readonly string[]} */ args) => {
+    const [command = "", ...words] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args];
+    return step(title, command, words, advice === undefined ? {} : { advice });
+  };
+  const install = ["install", "-y", "-q", "--no-install-recommends"];
+  return {
+    update: () => run("Debian's package lists", ["update", "-q"]),
+    install: (/** @type {readonly string[]} */ names) =>
+      run(`Debian packages ${names.join(" ")}`, [...install, ...names]),
+  };
 }
-
-/** @param {SystemPackage} item */
-const wasRefused = (item) => isCurrent(refusal(item.name), "refused", []);
-
-/** @param {string} name */
-const refusal = (name) => `without-${name}`;
 
 /**
  * The clang-format that the sources are formatted with; undefined without one of that version.

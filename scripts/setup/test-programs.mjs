@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { onPath, root } from "./command.mjs";
 import { readLists, unpackPackages } from "./debian-archive.mjs";
-import { isCurrent, markCurrent } from "./stamp.mjs";
+import { markRefused, wasRefused } from "./stamp.mjs";
 
 /** The oldest suite that has a gateway of etcd as the tests want it: its programs run on later systems, too. */
 const suite = "bookworm";
@@ -53,13 +53,10 @@ export async function getPrometheus() {
     throw new Error("Debian's package prometheus cannot be had here");
 }
 
-/** @param {string} name */
-const refusalOf = (name) => `without-${name}`;
-
 /** @param {TestProgram} program */
 function isMissing({ name, file }) {
   const isThere = onPath(name) !== undefined || existsSync(join(root, "build", name, file));
-  return !isThere && !isCurrent(refusalOf(name), "refused", []);
+  return !isThere && !wasRefused(name);
 }
 
 /**
@@ -93,7 +90,7 @@ async function getPrograms(wanted) {
 /** @param {TestProgram} program @param {unknown} error */
 function refuse({ name }, error) {
   rmSync(join(root, "build", name), { recursive: true, force: true });
-  markCurrent(refusalOf(name), "refused");
+  markRefused(name);
   const why = error instanceof Error ? error.message.split("\n")[0] : error;
   console.log(`[setup] NO TEST WITH ${name.toUpperCase()}: it cannot be had here: ${why}`);
 }

@@ -111,6 +111,35 @@ export function casesOf(major, archive, others, printed) {
   ];
 }
 
+/** Counts checks, and prints each as it ends. */
+export class Checks {
+  passed = 0;
+  /** @type {string[]} */
+  problems = [];
+
+  get failed() {
+    return this.problems.length;
+  }
+
+  /** @param {string} name @param {string} fault "" if it has passed @param {number} [seconds] that it took */
+  note(name, fault, seconds) {
+    const time = seconds === undefined ? "" : ` (${seconds.toFixed(1)} s)`;
+    console.log(`${fault === "" ? "ok     " : "FAILED "} ${name}${time}`);
+    if (fault === "") this.passed += 1;
+    else this.problems.push(`${name}: ${fault}`);
+  }
+
+  /**
+   * @param {string} name
+   * @param {Case} it
+   * @param {readonly string[]} prefix the words that enter the root
+   */
+  async run(name, it, prefix) {
+    const { fault, seconds } = await runCase(it, prefix);
+    this.note(name, fault, seconds);
+  }
+}
+
 /**
  * Runs a case and says why it has failed; "" if it has not.
  *
@@ -118,7 +147,7 @@ export function casesOf(major, archive, others, printed) {
  * @param {readonly string[]} prefix the words that enter the root
  * @returns {Promise<{ fault: string, seconds: number }>}
  */
-export async function runCase({ command, says, never, maxSeconds }, prefix) {
+async function runCase({ command, says, never, maxSeconds }, prefix) {
   const started = performance.now();
   const { status, output } = await run([...prefix, "sh", "-c", command]);
   const seconds = (performance.now() - started) / 1000;

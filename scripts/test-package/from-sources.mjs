@@ -1,10 +1,8 @@
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { step } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
-import { programs } from "./archives.mjs";
-import { runCase } from "./cases.mjs";
+import { withInstalled } from "./archives.mjs";
+import { Checks } from "./cases.mjs";
 
 const what =
   "the addon that cinnabar build makes of the package's sources comes before the package's, over tcp and shm";
@@ -24,21 +22,13 @@ const says = [
  */
 export async function testFromSources({ main }) {
   await installPrograms("The addon cannot be built here", { cmake: "cmake", "g++": "g++", make: "make" });
-  const work = mkdtempSync(join(tmpdir(), "cinnabar-sources-"));
-  try {
-    writeFileSync(join(work, "package.json"), "{}");
-    const where = ["--prefix", work, "--no-audit", "--no-fund", "--ignore-scripts"];
-    await step("install the package", "npm", ["install", ...where, main, "zod"]);
-    for (const file of programs) cpSync(file, join(work, basename(file)));
+  const checks = new Checks();
+  await withInstalled(main, async (folder) => {
     const cinnabar = "node_modules/.bin/cinnabar";
-    await step("cinnabar build", join(work, cinnabar), ["build"]);
+    await step("cinnabar build", join(folder, cinnabar), ["build"]);
     const command = `${cinnabar} info && node first-answers.mjs tcp://127.0.0.1:0 shm://sources-${process.pid}`;
-    const enter = ["env", "-C", work, "-u", "CINNABAR_LIBFABRIC", "-u", "CINNABAR_ADDON"];
-    const { fault, seconds } = await runCase({ what, command, says }, enter);
-    console.log(`${fault === "" ? "ok     " : "FAILED "} ${what} (${seconds.toFixed(1)} s)`);
-    const problems = fault === "" ? [] : [`${what}: ${fault}`];
-    return { passed: 1 - problems.length, failed: problems.length, problems };
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
+    const enter = ["env", "-C", folder, "-u", "CINNABAR_LIBFABRIC", "-u", "CINNABAR_ADDON"];
+    await checks.run(what, { what, command, says }, enter);
+  });
+  return checks;
 }

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { step } from "../setup/command.mjs";
 import { programs } from "./archives.mjs";
-import { acrossNamespaces, casesOf, runCase } from "./cases.mjs";
+import { acrossNamespaces, Checks, casesOf } from "./cases.mjs";
 import { contentsFault, contentsFaultOfOther } from "./contents.mjs";
 import { guidePackages, writeGuide } from "./guide.mjs";
 import { bareRoot, inRoot, installRootTools, nodeOf, nodes, suites } from "./roots.mjs";
@@ -29,19 +29,13 @@ export async function testInRoots({ main, others }) {
   const work = mkdtempSync(join(tmpdir(), "cinnabar-package-"));
   const shm = mkdtempSync(join("/dev/shm", "cinnabar-package-"));
   const cache = join(work, "cache");
-  let passed = 0;
-  /** @type {string[]} */
-  const problems = [];
-  /** @param {string} name @param {string} fault @param {string} [note] */
-  const note = (name, fault, note = "") => {
-    console.log(`${fault === "" ? "ok     " : "FAILED "} ${name}${note}`);
-    if (fault === "") passed += 1;
-    else problems.push(`${name}: ${fault}`);
-  };
+  const checks = new Checks();
   try {
-    note("the package has what it must have, and nothing else", await contentsFault(main));
-    for (const other of others)
-      note(`${basename(other)} has what it must have, and nothing else`, await contentsFaultOfOther(other));
+    checks.note("the package has what it must have, and nothing else", await contentsFault(main));
+    for (const other of others) {
+      const fault = await contentsFaultOfOther(other);
+      checks.note(`${basename(other)} has what it must have, and nothing else`, fault);
+    }
     await fillCache([main, ...others], cache, join(work, "filling"));
     for (const suite of suites) {
       const root = await bareRoot(suite);
@@ -50,20 +44,18 @@ export async function testInRoots({ main, others }) {
         const folders = { root, node: await nodeOf(major, "x64"), home, cache };
         const name = `${suite}, Node ${major}`;
         const printed = writeGuide(join(home, "guide"));
-        for (const it of casesOf(major, basename(main), others.map(nameOf), printed)) {
-          const { fault, seconds } = await runCase(it, inRoot({ ...folders, ownNetwork: it.ownNetwork }));
-          note(`${name}: ${it.what}`, fault, ` (${seconds.toFixed(1)} s)`);
-        }
+        for (const it of casesOf(major, basename(main), others.map(nameOf), printed))
+          await checks.run(`${name}: ${it.what}`, it, inRoot({ ...folders, ownNetwork: it.ownNetwork }));
         const addresses = ["tcp://127.0.0.1:0", `shm://across-${suite}-${major}`];
         const fault = await acrossNamespaces(() => inRoot({ ...folders, shm }), addresses);
-        note(`${name}: two process namespaces with one /dev/shm, over tcp and shm`, fault);
+        checks.note(`${name}: two process namespaces with one /dev/shm, over tcp and shm`, fault);
       }
     }
   } finally {
     rmSync(work, { recursive: true, force: true });
     rmSync(shm, { recursive: true, force: true });
   }
-  return { passed, failed: problems.length, problems };
+  return checks;
 }
 
 /** @param {string} archive @returns {import("./cases.mjs").Other} */

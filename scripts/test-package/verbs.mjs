@@ -1,11 +1,9 @@
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { arch } from "node:process";
-import { root, step } from "../setup/command.mjs";
+import { root } from "../setup/command.mjs";
 import { devices, guest, kernelOfGuest, smallBuffers } from "../test/rdma.mjs";
-import { programs } from "./archives.mjs";
-import { runCase } from "./cases.mjs";
+import { withInstalled } from "./archives.mjs";
+import { Checks } from "./cases.mjs";
 
 const addresses = Object.values(devices).map((host) => `verbs://${host}:0`);
 const bundled = `native/linux-${arch}-glibc`;
@@ -75,34 +73,12 @@ export async function testOnDevices({ main }) {
       ...{ passed: 0, failed: 0, problems: [] },
       skipped: "NOT ON RDMA DEVICES: the guest's kernel is not built; npm run setup -- --guest builds it",
     };
-  const work = mkdtempSync(join(tmpdir(), "cinnabar-verbs-"));
-  const problems = [];
-  let passed = 0;
-  try {
-    writeFileSync(join(work, "package.json"), "{}");
-    const where = ["--prefix", work, "--no-audit", "--no-fund", "--ignore-scripts"];
-    await step("install the package", "npm", ["install", ...where, main, "zod"]);
-    for (const file of programs) cpSync(file, join(work, basename(file)));
+  const checks = new Checks();
+  await withInstalled(main, async (folder) => {
     // A user's environment, without settings of this checkout.
     const own = ["env", "-u", "CINNABAR_LIBFABRIC", "-u", "CINNABAR_ADDON", smallBuffers];
-    for (const it of cases) {
-      const { fault, seconds } = await runCase(it, [
-        join(root, guest),
-        "--dir",
-        work,
-        "--timeout",
-        "240",
-        "--",
-        ...own,
-      ]);
-      console.log(
-        `${fault === "" ? "ok     " : "FAILED "} in the guest: ${it.what} (${seconds.toFixed(1)} s)`,
-      );
-      if (fault === "") passed += 1;
-      else problems.push(`in the guest: ${it.what}: ${fault}`);
-    }
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
-  return { passed, failed: problems.length, problems };
+    const enter = [join(root, guest), "--dir", folder, "--timeout", "240", "--", ...own];
+    for (const it of cases) await checks.run(`in the guest: ${it.what}`, it, enter);
+  });
+  return checks;
 }

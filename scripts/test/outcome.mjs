@@ -7,6 +7,21 @@
  * @property {Readonly<Record<string, number>>} [skippedTests] how many tests of each file did not run
  */
 
+/**
+ * What several runs came to, as one.
+ *
+ * @param {readonly Outcome[]} outcomes
+ * @returns {Outcome}
+ */
+export function together(outcomes) {
+  return {
+    passed: outcomes.reduce((sum, { passed }) => sum + passed, 0),
+    failed: outcomes.reduce((sum, { failed }) => sum + failed, 0),
+    problems: outcomes.flatMap(({ problems }) => problems),
+    skippedTests: Object.assign({}, ...outcomes.map(({ skippedTests }) => skippedTests)),
+  };
+}
+
 /** A diff of long strings has long lines; the name of the file and the test comes first. */
 const maxProblemLength = 400;
 /** Where a device or a system is missing, most files of a stage have tests that did not run. */

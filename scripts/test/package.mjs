@@ -7,6 +7,7 @@ import { archives } from "../test-package/archives.mjs";
 import { testInRoots } from "../test-package/in-roots.mjs";
 import { prepareRoots } from "../test-package/roots.mjs";
 import { testOnDevices } from "../test-package/verbs.mjs";
+import { together } from "./outcome.mjs";
 
 /** Apart from dist-packages/, since it has binaries for this machine alone. */
 const folder = join(root, "build", "packages");
@@ -29,9 +30,5 @@ export async function testPackage() {
   const inRoots = await testInRoots(made);
   const onDevices = await testOnDevices(made);
   if (onDevices.skipped !== undefined) console.log(onDevices.skipped);
-  return {
-    passed: inRoots.passed + onDevices.passed,
-    failed: inRoots.failed + onDevices.failed,
-    problems: [...inRoots.problems, ...onDevices.problems],
-  };
+  return together([inRoots, onDevices]);
 }

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { buildNative } from "../setup/builds.mjs";
 import { ask, live, root, SetupError } from "../setup/command.mjs";
@@ -70,8 +70,7 @@ export const partsOnDevices = [
 /** Calls, and bodies that are pulled, once more over sealed sessions (test/matrix/secured.ts). */
 export const sealedOnDevices = ["test/unary/unary", "test/unary/overflow", "test/bulk/transfer"];
 
-/** What a run of everything takes at most, on the slow kernel too. */
-const wholeMs = 90 * 60_000;
+/** What a part takes at most, on the slow kernel too. */
 const partMs = 25 * 60_000;
 
 /** Whether a kernel is there, and which. @returns {Promise<string | undefined>} */
@@ -94,14 +93,24 @@ export async function prepareDevices() {
 }
 
 /**
- * A part of the tests on devices. A machine on which the guest does not boot reports that, and passes.
+ * Runs the tests of a part that have a device in their name. A machine on which the guest does not boot reports that,
+ * and passes.
  *
  * @param {{ name: string, filters: readonly string[], without?: readonly string[], settings?: readonly string[] }} part
- * `settings` are of the environment, as "NAME=value"
+ * `filters`: paths of vitest's; `without`: globs of files that do not run; `settings` are of the environment, as
+ * "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export function runPartOnDevices(part) {
-  return whereGuestBoots("NO TEST ON RDMA DEVICES", () => runInGuest({ ...part, timeoutMs: partMs }));
+export function runPartOnDevices({ name, filters, without = [], settings = [] }) {
+  const leftOut = Object.entries(leaveOut(without)).map(([key, value]) => `${key}=${value}`);
+  return whereGuestBoots("NO TEST ON RDMA DEVICES", () =>
+    vitestInGuest({
+      folder: join(reports, name),
+      timeoutMs: partMs,
+      env: [...environment, ...settings, ...leftOut],
+      args: [`--testNamePattern=${onDevices}`, ...filters],
+    }),
+  );
 }
 
 /**
@@ -119,27 +128,6 @@ export async function whereGuestBoots(lack, run) {
   }
   console.log(`the guest: ${await kernelOfGuest()}`);
   return run();
-}
-
-/**
- * Runs the tests that have a device in their name. Without filters: all of them.
- *
- * @param {object} options
- * @param {readonly string[]} options.filters paths of vitest's
- * @param {readonly string[]} [options.without] globs of files that do not run
- * @param {string} [options.name] of the report's folder
- * @param {number} [options.timeoutMs]
- * @param {readonly string[]} [options.settings] of the environment, as "NAME=value"
- * @returns {Promise<Outcome>}
- */
-export function runInGuest({ filters, without, name = "all", timeoutMs = wholeMs, settings = [] }) {
-  const leftOut = leaveOut(without ?? (filters.length === 0 ? withoutDevices : []));
-  return vitestInGuest({
-    folder: join(reports, name),
-    timeoutMs,
-    env: [...environment, ...settings, ...Object.entries(leftOut).map(([key, value]) => `${key}=${value}`)],
-    args: [`--testNamePattern=${onDevices}`, ...filters],
-  });
 }
 
 /**
@@ -174,32 +162,4 @@ export async function vitestInGuest({ folder, timeoutMs, env, args }) {
     };
   }
   return readReport(report, ending);
-}
-
-/**
- * Writes what a run on another libfabric came to.
- *
- * @param {string} version of libfabric, "2.1"
- * @param {readonly string[]} filters of `runInGuest`
- * @param {Outcome} outcome
- * @returns {string} the file
- */
-export function writeVerbsResult(version, filters, { passed, failed, problems }) {
-  const text = [
-    `# verbs on libfabric ${version}`,
-    "",
-    `\`CINNABAR_LIBFABRIC=… npm run test:rdma\`, in the guest with Soft-RoCE and soft-iWARP: **${passed} passed, ${failed} failed.**`,
-    "",
-    `Written by that command on ${new Date().toISOString().slice(0, 10)}. ${filters.length === 0 ? "All tests over a device." : "Of the tests over a device these:"}`,
-    "",
-    ...filters.map((filter) => `- \`${filter}\``),
-    ...(filters.length === 0 ? [] : [""]),
-    ...(problems.length === 0
-      ? []
-      : ["Failures:", "", ...problems.map((problem) => `- ${problem.split("\n")[0]}`), ""]),
-  ].join("\n");
-  const file = `build/reports/libfabric-${version}-verbs.md`;
-  mkdirSync(join(root, "build", "reports"), { recursive: true });
-  writeFileSync(join(root, file), text);
-  return file;
 }

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { ask, live, onPath, root } from "../setup/command.mjs";
+import { live, onPath, root } from "../setup/command.mjs";
 import { installSitePackages } from "../setup/site-packages.mjs";
-import { rootPrefix } from "../setup/system-packages.mjs";
+import { aptGet, rootPrefix } from "../setup/system-packages.mjs";
 
 /** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
@@ -41,8 +41,11 @@ async function installBrowser() {
   if (hasBrowser && existsSync("/usr/sbin/nginx")) return;
   const prefix = await rootPrefix();
   if (prefix === undefined || onPath("apt-get") === undefined) return;
-  const [command = "", ...args] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
-  const packages = ["chromium-headless-shell", "fonts-dejavu-core", "nginx-light"];
-  await ask(command, [...args, "update", "-q"]);
-  await ask(command, [...args, "install", "-y", "-q", "--no-install-recommends", ...packages]);
+  const apt = aptGet(prefix);
+  try {
+    await apt.update();
+    await apt.install(["chromium-headless-shell", "fonts-dejavu-core", "nginx-light"]);
+  } catch {
+    // The look at the site says that there is no browser.
+  }
 }

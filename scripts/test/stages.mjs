@@ -1,5 +1,4 @@
 import { ask, live, root } from "../setup/command.mjs";
-import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
 import { getPrometheus } from "../setup/test-programs.mjs";
 import { runConsumers } from "./consumers.mjs";
@@ -11,7 +10,7 @@ import {
   runDisksOfKernel,
 } from "./disks.mjs";
 import { freshMachines, prepareFreshMachine, tryFreshMachine } from "./fresh-machines.mjs";
-import { areasOfStages, runAreas } from "./libfabric.mjs";
+import { areasOfStages, libraryOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
 import { checkProse } from "./prose.mjs";
@@ -262,8 +261,8 @@ export const stages = [
       /** @type {Stage} */ ({
         name: `libfabric-${name}`,
         when: quiet ? "alone" : "often",
-        what: `tests on Debian's newer libfabric: ${areas.join(" ")}`,
-        prepare: async () => process.env.CINNABAR_LIBFABRIC || (await newerLibfabric("trixie")),
+        what: `tests on the libfabric of the package: ${areas.join(" ")}`,
+        prepare: libraryOfStages,
         lack: "NO TEST ON A NEWER LIBFABRIC",
         run: () => runAreas(name, areas),
       }),
