@@ -13,7 +13,7 @@ import {
 } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
-import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
+import { idleTimeoutField, type StreamWindowOptions, windowField } from "../contract/method.ts";
 import { instanceField } from "../contract/service.ts";
 import { entryFault } from "../wire/metadata/entry.ts";
 import { entriesOf, Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
@@ -128,7 +128,7 @@ export interface StreamCallOptions extends Omit<CallOptions, "timeoutMs" | "atte
    */
   readonly idleTimeoutMs?: number | false | undefined;
   /** Items and bytes of the server that may be on their way or wait here. Default: the method's. */
-  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
+  readonly window?: StreamWindowOptions | undefined;
   /** Retries before the first item. Fields that are left out are the client's. */
   readonly retry?: RetryOptions | false | undefined;
 }

@@ -1,11 +1,12 @@
 import { codeNumbers, type RpcCode } from "../base/errors/code.ts";
 import { assertIdentifier } from "../base/options/identifier.ts";
-import { checkedBy, type FieldsOf, fail, oneOf, resolveOptions, text } from "../base/options/options.ts";
+import { type FieldsOf, fail, oneOf, resolveOptions, text } from "../base/options/options.ts";
 import {
   assertSchema,
   type InferInput,
   type InferOutput,
   type Schema,
+  schemaField,
   type VoidSchema,
   voidSchema,
 } from "./schema.ts";
@@ -48,13 +49,8 @@ export interface DeclaredErrorOptions<S extends Schema> {
   readonly message?: string | undefined;
 }
 
-const schemaOfData = checkedBy((where, name, value): Schema => {
-  assertSchema(`${where}: ${name}`, value);
-  return value as Schema;
-});
-
 const errorFields = {
-  data: schemaOfData,
+  data: schemaField,
   code: oneOf(Object.keys(codeNumbers) as RpcCode[], "failed_precondition"),
   message: text(1, 2048),
 } satisfies FieldsOf<DeclaredErrorOptions<Schema>>;

@@ -6,6 +6,7 @@ import {
   type InferOutput,
   type Issue,
   type Schema,
+  type Validation,
   validate,
 } from "./schema.ts";
 
@@ -58,7 +59,7 @@ export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F
     "~standard": Object.freeze({
       version: 1 as const,
       vendor: "cinnabar",
-      validate: (value: unknown) => validateFields(entries, value) as FieldsVerdict<FieldsOutput<F>>,
+      validate: (value: unknown) => validateFields(entries, value) as Validation<FieldsOutput<F>>,
       jsonSchema: {
         input: () => jsonSchemaOfFields(entries, "input"),
         output: () => jsonSchemaOfFields(entries, "output"),
@@ -86,15 +87,12 @@ function jsonSchemaOfFields(
   };
 }
 
-type FieldsVerdict<T> =
-  | { readonly value: T; readonly issues?: undefined }
-  | { readonly issues: readonly Issue[] };
-type FieldResult = readonly [name: string, result: FieldsVerdict<unknown>, isMissing: boolean];
+type FieldResult = readonly [name: string, result: Validation<unknown>, isMissing: boolean];
 
 function validateFields(
   entries: readonly (readonly [string, Schema])[],
   value: unknown,
-): FieldsVerdict<object> | Promise<FieldsVerdict<object>> {
+): Validation<object> | Promise<Validation<object>> {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return { issues: [{ message: "expected an object" }] };
   const results: (FieldResult | Promise<FieldResult>)[] = [];
@@ -119,7 +117,7 @@ function validateFields(
 }
 
 /** The object of all results, or all issues, each with the name of its field in its path. */
-function gather(results: readonly FieldResult[]): FieldsVerdict<object> {
+function gather(results: readonly FieldResult[]): Validation<object> {
   const issues: Issue[] = [];
   const object: Record<string, unknown> = {};
   for (const [name, result, isMissing] of results) {

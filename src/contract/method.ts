@@ -6,6 +6,7 @@ import {
   type FieldsOf,
   group,
   integer,
+  isBranded,
   milliseconds,
   oneOf,
   orFalse,
@@ -13,7 +14,7 @@ import {
 } from "../base/options/options.ts";
 import { callerMemoryIn } from "./caller-memory.ts";
 import { declareErrors, type ErrorDeclarations, type ErrorSchemas } from "./declared-error.ts";
-import { assertSchema, isSchema, type Schema, type VoidSchema, voidSchema } from "./schema.ts";
+import { isSchema, type Schema, schemaField, type VoidSchema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */
 export const methodBrand: unique symbol = Symbol.for("cinnabar.Method");
@@ -57,6 +58,9 @@ export interface StreamWindow {
   readonly bytes: number;
 }
 
+/** The window of a stream, in part. */
+export type StreamWindowOptions = { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined };
+
 /** A method of one kind with its schemas: a frozen value, made by the function with the name of the kind. */
 export interface Method<
   K extends MethodKind = MethodKind,
@@ -93,7 +97,7 @@ export interface MethodParts {
   readonly timeoutMs?: number | undefined;
   readonly priority?: Priority | undefined;
   readonly idleTimeoutMs?: number | false | undefined;
-  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
+  readonly window?: StreamWindowOptions | undefined;
 }
 
 /** How long a side waits for the other. `false` resolves to `Infinity`. */
@@ -108,20 +112,10 @@ export const windowField = group({
   bytes: integer(4096, 2 ** 30),
 } satisfies FieldsOf<StreamWindow>);
 
-interface PartialWindow {
-  readonly items?: number | undefined;
-  readonly bytes?: number | undefined;
-}
-
 /** The window; options that are left out come from `base`. */
-export function completeWindow({ items, bytes }: PartialWindow, base: StreamWindow): StreamWindow {
+export function completeWindow({ items, bytes }: StreamWindowOptions, base: StreamWindow): StreamWindow {
   return Object.freeze({ items: items ?? base.items, bytes: bytes ?? base.bytes });
 }
-
-const schemaField = checkedBy((where, name, value): Schema => {
-  assertSchema(`${where}: ${name}`, value);
-  return value as Schema;
-});
 
 const partFields = {
   input: schemaField,
@@ -136,28 +130,18 @@ const partFields = {
   window: windowField,
 } satisfies FieldsOf<MethodParts>;
 
+const ofStreams = [
+  ...(["input", "output", "errors", "idempotent"] as const),
+  ...(["timeoutMs", "idleTimeoutMs", "priority", "window"] as const),
+];
+
 /** The parts of each kind of method. */
 const partsOf = {
   unary: ["input", "output", "errors", "idempotent", "replay", "timeoutMs", "priority"],
   oneWay: ["input", "timeoutMs", "priority"],
-  serverStream: [
-    "input",
-    "output",
-    "errors",
-    "idempotent",
-    "timeoutMs",
-    "idleTimeoutMs",
-    "priority",
-    "window",
-  ],
-  clientStream: [
-    ...["input", "items", "output", "errors", "idempotent"],
-    ...["timeoutMs", "idleTimeoutMs", "priority", "window"],
-  ],
-  duplexStream: [
-    ...["input", "items", "output", "errors", "idempotent"],
-    ...["timeoutMs", "idleTimeoutMs", "priority", "window"],
-  ],
+  serverStream: ofStreams,
+  clientStream: ["items", ...ofStreams],
+  duplexStream: ["items", ...ofStreams],
 } as const satisfies Readonly<Record<MethodKind, readonly string[]>>;
 
 const fieldsOfKind = Object.fromEntries(
@@ -220,9 +204,5 @@ function refuseCallerMemory(kind: MethodKind, name: string, schema: Schema | und
 
 /** Whether a value was made by `unary` or a similar function. */
 export function isMethod(value: unknown): value is AnyMethod {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    (value as { [methodBrand]?: unknown })[methodBrand] === true
-  );
+  return isBranded(value, methodBrand);
 }

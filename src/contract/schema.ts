@@ -1,4 +1,5 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { checkedBy } from "../base/options/options.ts";
 import { zodValidatorOf } from "./zod-validator.ts";
 
 export type { StandardSchemaV1 };
@@ -102,6 +103,12 @@ export function assertSchema(where: string, value: unknown): void {
     );
   }
 }
+
+/** An option that is a schema. */
+export const schemaField = checkedBy((where, name, value): Schema => {
+  assertSchema(`${where}: ${name}`, value);
+  return value as Schema;
+});
 
 /** Marks the schema of no value. The symbol is global, so that copies of the package recognise each other's. */
 export const voidBrand: unique symbol = Symbol.for("cinnabar.VoidSchema");

@@ -5,7 +5,7 @@
  */
 
 import { assertIdentifier } from "../base/options/identifier.ts";
-import { checkedBy, fail } from "../base/options/options.ts";
+import { checkedBy, fail, isBranded } from "../base/options/options.ts";
 import { type AnyMethod, isMethod, type MethodBase } from "./method.ts";
 
 /** Marks a service; global, so that copies of the package recognise each other's. */
@@ -73,11 +73,7 @@ export function service<M extends MethodMap>(name: string, methods: M): Service<
 
 /** Whether a value was made by `service`. */
 export function isService(value: unknown): value is AnyService {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    (value as { [serviceBrand]?: unknown })[serviceBrand] === true
-  );
+  return isBranded(value, serviceBrand);
 }
 
 const instanceName = /^[A-Za-z0-9._-]{1,64}$/;

@@ -68,6 +68,7 @@ export type {
   MethodBase,
   MethodKind,
   StreamWindow,
+  StreamWindowOptions,
 } from "./method.ts";
 export { type OneWayOptions, oneWay } from "./one-way.ts";
 export { bulk, bytes, handle } from "./plain-schemas.ts";

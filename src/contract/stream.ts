@@ -1,6 +1,6 @@
 import type { Priority } from "../base/flow/priority.ts";
 import type { ErrorSchemas, NoErrors } from "./declared-error.ts";
-import { type Method, makeMethod, type StreamWindow } from "./method.ts";
+import { type Method, makeMethod, type StreamWindowOptions } from "./method.ts";
 import { isSchema, type Schema, type VoidSchema } from "./schema.ts";
 
 /** Options of a method with streams. Each kind of stream requires some of its schemas. */
@@ -31,7 +31,7 @@ export interface StreamOptions<I extends Schema, O extends Schema, E extends Err
    * Items and bytes that may be on their way or wait for their consumer, in each direction. It bounds the memory of a
    * stream with a slow consumer. Default: 1024 items and 256 KiB.
    */
-  readonly window?: { readonly [K in keyof StreamWindow]?: StreamWindow[K] | undefined } | undefined;
+  readonly window?: StreamWindowOptions | undefined;
   /** Priority of the request that opens the stream, unless the caller sets one. Default: "normal". */
   readonly priority?: Priority | undefined;
 }

@@ -1,12 +1,101 @@
+import { randomBytes } from "node:crypto";
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { cancelled, InboxPort } from "./inbox-port.ts";
+import { cancelled, connectionAborted, InboxPort } from "./inbox-port.ts";
+import { isDamaged } from "./libfabric/file-memory.ts";
 import type { FabricUrl, Scheme } from "./libfabric/url.ts";
-import { type MemEndpoint, MemFabric, type MemLink } from "./mem-fabric.ts";
+import { memoryLost } from "./mem-regions.ts";
 import type { Extent, Port, PortLayout, Route, SendListener, TransferOp } from "./port.ts";
 import type { Target } from "./target.ts";
 
 const connectionRefused = 111;
+
+/** The link from one port to another. */
+export interface MemLink {
+  readonly port: MemPort;
+  /** The link carries no more messages. Only the fabric of a test breaks links. */
+  broken: boolean;
+}
+
+/** Properties of the ports of a fabric. */
+export interface MemNature {
+  readonly maxExtents: number;
+  readonly immediateBytes: number;
+  readonly reportsDeath: boolean;
+  readonly revokesKeys: boolean;
+  readonly refusesSilently: boolean;
+}
+
+/**
+ * Connects mem ports. Every operation completes at once and in order. Tests extend this class with fabrics that lose,
+ * delay and reorder operations, and complete them on command. The ports are the same.
+ */
+export class MemFabric<P extends MemPort = MemPort> {
+  /** The open ports, by name. */
+  readonly ports = new Map<string, P>();
+  readonly nature: MemNature = {
+    maxExtents: 256,
+    immediateBytes: 8,
+    reportsDeath: true,
+    revokesKeys: true,
+    refusesSilently: false,
+  };
+  #unnamed = 0;
+
+  /** Returns a name for a port that only connects. */
+  nextName(): string {
+    return `anonymous.${++this.#unnamed}`;
+  }
+
+  nextKey(): bigint {
+    return randomBytes(8).readBigUInt64LE();
+  }
+
+  /** Carries a message from a send slot of `from`, and completes the send. */
+  carry(from: MemPort, link: MemLink | undefined, slot: number, message: Uint8Array): void {
+    const isLost = isGone(link);
+    if (!isLost) link.port.deliver(message);
+    from.endSend(slot, isLost ? connectionAborted : 0);
+  }
+
+  /** Moves the bytes of a transfer, and completes it. */
+  move(
+    from: MemPort,
+    link: MemLink | undefined,
+    token: number,
+    op: TransferOp,
+    extents: readonly Extent[],
+    notification: bigint | undefined,
+  ): void {
+    let moved = 0;
+    if (isGone(link)) return from.endTransfer(token, connectionAborted, moved);
+    for (const extent of extents) {
+      const region = link.port.memory.find(op, extent);
+      if (typeof region === "number") return from.endTransfer(token, region, moved);
+      from.memory.copy(op, extent, region);
+      if (isDamaged(region.bytes.buffer)) return from.endTransfer(token, memoryLost, moved);
+      moved += extent.bytes;
+    }
+    if (notification !== undefined) link.port.deliverPutNotification(notification, moved);
+    from.endTransfer(token, 0, moved);
+  }
+
+  /** Removes a port and notifies its peers. */
+  remove(port: MemPort): void {
+    this.ports.delete(port.name);
+    for (const other of this.ports.values())
+      other.links.forEach((link, address) => {
+        if (link?.port === port) other.losePeer(address);
+      });
+  }
+
+  /** A user of a port broke a rule. Tests override this to fail. */
+  misused(_port: MemPort, _what: string): void {}
+}
+
+export function isGone(link: MemLink | undefined): link is undefined {
+  return link === undefined || link.broken || link.port.closed;
+}
 
 /** The fabric of all mem ports of this thread. */
 const threadFabric = new MemFabric();
@@ -16,7 +105,7 @@ const threadFabric = new MemFabric();
  * behave as on a NIC that checks everything. A service that is tested over `mem://` meets the same limits and errors as
  * over other fabrics.
  */
-export class MemPort extends InboxPort implements Port, MemEndpoint {
+export class MemPort extends InboxPort implements Port {
   readonly scheme: Scheme = "mem";
   readonly provider: string = "mem";
   readonly agent: string = "mem/1.0";

@@ -1,4 +1,5 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import { isBranded } from "../base/options/options.ts";
 
 /**
  * What a peer may do with a region: "read" allows get, "write" allows put, "read_write" both. The owner may always read
@@ -62,11 +63,7 @@ export interface RegionHandleLike<A extends Access = Access> {
 
 /** Whether a value is a region handle. */
 export function isRegionHandleLike(value: unknown): value is RegionHandleLike {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    (value as { [regionHandleBrand]?: unknown })[regionHandleBrand] === true
-  );
+  return isBranded(value, regionHandleBrand);
 }
 
 /** A region that is exposed at least as `A`: a client's value for a contract's `bulk(A)`. */
@@ -96,18 +93,10 @@ export function permits(granted: Access, needed: Access): boolean {
 
 /** Whether a value is a region. */
 export function isRegionLike(value: unknown): value is RegionLike {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    (value as { [regionBrand]?: unknown })[regionBrand] === true
-  );
+  return isBranded(value, regionBrand);
 }
 
 /** Whether a value is a remote region. */
 export function isRemoteRegionLike(value: unknown): value is RemoteRegionLike {
-  return (
-    typeof value === "object" &&
-    value !== null &&
-    (value as { [remoteRegionBrand]?: unknown })[remoteRegionBrand] === true
-  );
+  return isBranded(value, remoteRegionBrand);
 }

@@ -6,7 +6,7 @@ import type { HandlerBegun, IncomingCall } from "../call/incoming-call.ts";
 import { type Identity, isSamePrincipal } from "../security/identity.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
+import { ReplayEntry } from "./replay-entry.ts";
 
 /** The state of one caller. */
 interface Caller {
@@ -35,7 +35,7 @@ const maxCallers = 8192;
  * Linearizability at Large Scale and Low Latency", SOSP 2015), without its leases and its log: what a process has
  * executed is forgotten with it, and the incarnation in the request reveals that.
  */
-export class ReplayCache implements ReplayEntryListener {
+export class ReplayCache {
   readonly #clock: Clock;
   readonly #limits: EngineLimits;
   readonly #bindsIdentity: boolean;
@@ -96,14 +96,14 @@ export class ReplayCache implements ReplayEntryListener {
       // No such high number was ever dropped, so an earlier attempt did not arrive.
       return refuse(request, "none", "resource_exhausted", message);
     }
-    const added = new ReplayEntry(this, session, request, identity.caller, sequence);
+    const added = new ReplayEntry(this.#onEntryEnded, session, request, identity.caller, sequence);
     caller.entries.set(sequence, added);
     caller.running++;
     this.running++;
     return added.call;
   }
 
-  onEntryEnded(entry: ReplayEntry): void {
+  readonly #onEntryEnded = (entry: ReplayEntry): void => {
     const caller = this.#callers.get(entry.caller) as Caller;
     this.running--;
     caller.running--;
@@ -122,7 +122,7 @@ export class ReplayCache implements ReplayEntryListener {
       this.#forget(oldest);
     }
     this.#arm();
-  }
+  };
 
   close(reason: RpcError): void {
     this.#cancelTimer?.();

@@ -15,7 +15,7 @@ function setUp() {
   const takeOutcome = (_: IncomingCall, outcome: Outcome) => void answers.push(outcome);
   const request = () => new IncomingCall({ takeOutcome }, 1, 0);
   const first = request();
-  const entry = new ReplayEntry({ onEntryEnded() {} }, session, first, 1n, 1);
+  const entry = new ReplayEntry(() => {}, session, first, 1n, 1);
   entry.call.handler = "here";
   const join = () => {
     const joined = request();

@@ -1,3 +1,4 @@
+import { codeToNumber } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import {
   type AnswerMetadata,
@@ -12,15 +13,9 @@ import { answerError } from "../session/calls/call-errors.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { decodeAt } from "../wire/decode-value.ts";
 import { encode } from "../wire/encode-value.ts";
-import { errorWord, packError, parseError } from "../wire/fault.ts";
+import { packError, parseError } from "../wire/fault.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
 import { lockSent } from "../wire/metadata/metadata.ts";
-
-/** Is notified when an execution ends. */
-export interface ReplayEntryListener {
-  /** The handler has ended, or never started. */
-  onEntryEnded(entry: ReplayEntry): void;
-}
 
 /** A response as bytes: later changes to the handler's objects do not affect it, and its size is known. */
 interface Answer {
@@ -45,7 +40,7 @@ export class ReplayEntry implements OutcomeTaker, Awaited {
   readonly sequence: number;
   /** The call that the handler serves. */
   readonly call: IncomingCall;
-  readonly #listener: ReplayEntryListener;
+  readonly #onEnded: (entry: ReplayEntry) => void;
   readonly #session: PeerLink;
   readonly #waiting = new Set<IncomingCall>();
   /** The latest deadline of a request. */
@@ -54,14 +49,15 @@ export class ReplayEntry implements OutcomeTaker, Awaited {
   /** The end of the execution, on the engine's clock. */
   endedMs = 0;
 
+  /** `onEnded`: the handler has ended, or never started. */
   constructor(
-    listener: ReplayEntryListener,
+    onEnded: (entry: ReplayEntry) => void,
     session: PeerLink,
     first: IncomingCall,
     caller: bigint,
     sequence: number,
   ) {
-    this.#listener = listener;
+    this.#onEnded = onEnded;
     this.#session = session;
     this.caller = caller;
     this.sequence = sequence;
@@ -149,7 +145,7 @@ export class ReplayEntry implements OutcomeTaker, Awaited {
     this.#session.services.wheel.disarm(call);
     const begun = call.handler !== "none";
     const sent = begun ? this.#keep(outcome) : outcome;
-    this.#listener.onEntryEnded(this);
+    this.#onEnded(this);
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const request of waiting) {
@@ -197,7 +193,8 @@ const entryBytes = 256;
 
 function answerOf(outcome: Outcome, metadata: AnswerMetadata | undefined): Answer {
   const { error } = outcome;
-  if (error !== undefined) return { word: errorWord(error), bytes: encode(packError(error)), metadata };
+  if (error !== undefined)
+    return { word: codeToNumber(error.code), bytes: encode(packError(error)), metadata };
   const bytes = outcome.value === undefined ? new Uint8Array(0) : encode(outcome.value);
   return { word: 0, bytes, metadata };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { codeNumbers, type RpcCode } from "../base/errors/code.ts";
+import { codeNumbers, codeToNumber, type RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { errorWord, packError, packMessage, parseError } from "./fault.ts";
+import { packError, packMessage, parseError } from "./fault.ts";
 
 describe("error body", () => {
   it("carries message, reason, data and retry time, and nothing else", () => {
@@ -43,7 +43,7 @@ describe("error body", () => {
   });
 
   it.each(Object.entries(codeNumbers))("carries %s as word %i", (code, word) => {
-    expect(errorWord(new RpcError({ code: code as RpcCode, message: "" }))).toBe(word);
+    expect(codeToNumber(code as RpcCode)).toBe(word);
     expect(parseError(word, { m: "" }).code).toBe(code);
   });
 

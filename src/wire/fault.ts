@@ -1,4 +1,4 @@
-import { codeFromNumber, codeToNumber, type RpcCode } from "../base/errors/code.ts";
+import { codeFromNumber, type RpcCode } from "../base/errors/code.ts";
 import { type ReceivedMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
@@ -15,10 +15,6 @@ export interface ErrorBody {
 }
 
 const maxMessageLength = 2048;
-
-export function errorWord(error: RpcError): number {
-  return codeToNumber(error.code);
-}
 
 export function packError(error: RpcError): ErrorBody {
   return {

@@ -71,17 +71,7 @@ export const methodKindNumbers = {
   oneWay: 4,
 } as const;
 
-export interface GreetingLimits {
-  readonly maxServices: number;
-  readonly maxMethods: number;
-  readonly maxNameLength: number;
-  readonly maxAddressBytes: number;
-  readonly maxAgentLength: number;
-  readonly maxNotServing: number;
-  readonly maxReasonLength: number;
-}
-
-export const greetingLimits: GreetingLimits = {
+export const greetingLimits = {
   maxServices: 4096,
   /** Higher numbers are control methods. */
   maxMethods: firstBuiltin,
@@ -90,7 +80,7 @@ export const greetingLimits: GreetingLimits = {
   maxAgentLength: 256,
   maxNotServing: 256,
   maxReasonLength: 256,
-};
+} as const;
 
 /** The heartbeat of a peer, if its greeting does not say. */
 export const defaultHeartbeatMs = 1000;

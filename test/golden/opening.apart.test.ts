@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { codeToNumber } from "../../src/base/errors/code.ts";
 import { RpcError } from "../../src/base/errors/rpc-error.ts";
 import { defaultWindow } from "../../src/base/flow/in-flight-window.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
@@ -9,7 +10,6 @@ import { LoneMessage } from "../../src/session/connection/hellos.ts";
 import { Session } from "../../src/session/connection/session.ts";
 import { goodbyeBody } from "../../src/session/opening/end-reasons.ts";
 import { encode } from "../../src/wire/encode-value.ts";
-import { errorWord } from "../../src/wire/fault.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import {
   helloMessage,
@@ -76,7 +76,7 @@ const meant: Readonly<Record<string, Uint8Array>> = {
   retry: answer(frameKind.retry, 0, cookie),
   "the acceptor's first flight": raw(frameKind.secure, withTerms, first, { ...hello, suite: 0 }),
   "the connector's last flight": raw(frameKind.secure, 0, flight, terms),
-  refuse: answer(frameKind.refuse, errorWord(expired), encode(goodbyeBody(expired))),
+  refuse: answer(frameKind.refuse, codeToNumber(expired.code), encode(goodbyeBody(expired))),
 };
 
 function received(name: string): [FakePort, number, number] {

@@ -35,6 +35,11 @@ export type Resolved<F extends Fields> = {
         : never;
 };
 
+/** Whether a value is an object with this brand. Brands are global symbols: copies of the package share them. */
+export function isBranded(value: unknown, brand: symbol): boolean {
+  return typeof value === "object" && value !== null && (value as Record<symbol, unknown>)[brand] === true;
+}
+
 /** The longest time of a timer, and of a frame: 24.8 days. */
 export const maxTimeoutMs = 2_147_483_647;
 

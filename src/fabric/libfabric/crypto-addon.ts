@@ -16,45 +16,37 @@ export interface CryptoAddon {
    * 16 bytes after them. The nonce is the iv XOR `number` (0 … 2^53-1). Returns 0; -EINVAL (-22) for a number that is
    * not higher than the last one.
    */
-  sealMessage(
-    aead: number,
-    memory: Uint8Array,
-    at: number,
-    aadBytes: number,
-    bytes: number,
-    number: number,
-  ): number;
+  readonly sealMessage: MessageCipher;
   /** The reverse. Returns 0, or -EBADMSG (-74) for bytes that are not genuine, after writing zeros over them. */
-  openMessage(
-    aead: number,
-    memory: Uint8Array,
-    at: number,
-    aadBytes: number,
-    bytes: number,
-    number: number,
-  ): number;
+  readonly openMessage: MessageCipher;
   /**
    * Seals `source` to `target`, of the same length: the same memory, or memory apart from it. Writes the tag (16 bytes).
    * Returns as `sealMessage`.
    */
-  sealPiece(
-    aead: number,
-    number: number,
-    aad: Uint8Array,
-    source: Uint8Array,
-    target: Uint8Array,
-    tag: Uint8Array,
-  ): number;
+  readonly sealPiece: PieceCipher;
   /** The reverse. Returns as `openMessage`; then `target` has zeros. */
-  openPiece(
-    aead: number,
-    number: number,
-    aad: Uint8Array,
-    source: Uint8Array,
-    target: Uint8Array,
-    tag: Uint8Array,
-  ): number;
+  readonly openPiece: PieceCipher;
 }
+
+/** Seals or opens a message in place. */
+export type MessageCipher = (
+  aead: number,
+  memory: Uint8Array,
+  at: number,
+  aadBytes: number,
+  bytes: number,
+  number: number,
+) => number;
+
+/** Seals or opens a piece from one memory to another. */
+export type PieceCipher = (
+  aead: number,
+  number: number,
+  aad: Uint8Array,
+  source: Uint8Array,
+  target: Uint8Array,
+  tag: Uint8Array,
+) => number;
 
 /** Where OpenSSL's libcrypto was found. */
 export interface LibcryptoReport {

@@ -1,5 +1,10 @@
 import { createCipheriv, createDecipheriv } from "node:crypto";
-import type { CryptoAddon, LibcryptoReport } from "../../fabric/libfabric/crypto-addon.ts";
+import type {
+  CryptoAddon,
+  LibcryptoReport,
+  MessageCipher,
+  PieceCipher,
+} from "../../fabric/libfabric/crypto-addon.ts";
 import { ivBytes, keyBytes, type SuiteName, suiteNames, suites, tagBytes } from "./suites.ts";
 
 const noSuite = -38; // ENOSYS
@@ -46,42 +51,21 @@ export class NodeCrypto implements CryptoAddon {
     return this.#aeads.size;
   }
 
-  sealMessage(
-    handle: number,
-    memory: Uint8Array,
-    at: number,
-    aadBytes: number,
-    bytes: number,
-    number: number,
-  ): number {
+  readonly sealMessage: MessageCipher = (handle, memory, at, aadBytes, bytes, number) => {
     const parts = partsOf(memory, at, aadBytes, bytes);
     return parts === undefined
       ? invalid
       : this.sealPiece(handle, number, parts.aad, parts.text, parts.text, parts.tag);
-  }
+  };
 
-  openMessage(
-    handle: number,
-    memory: Uint8Array,
-    at: number,
-    aadBytes: number,
-    bytes: number,
-    number: number,
-  ): number {
+  readonly openMessage: MessageCipher = (handle, memory, at, aadBytes, bytes, number) => {
     const parts = partsOf(memory, at, aadBytes, bytes);
     return parts === undefined
       ? forged
       : this.openPiece(handle, number, parts.aad, parts.text, parts.text, parts.tag);
-  }
+  };
 
-  sealPiece(
-    handle: number,
-    number: number,
-    aad: Uint8Array,
-    source: Uint8Array,
-    target: Uint8Array,
-    tag: Uint8Array,
-  ): number {
+  readonly sealPiece: PieceCipher = (handle, number, aad, source, target, tag) => {
     const aead = this.#aeads.get(handle);
     if (!aead?.seals || !isNumber(number) || number <= aead.last || !match(source, target, tag))
       return invalid;
@@ -94,16 +78,9 @@ export class NodeCrypto implements CryptoAddon {
     cipher.final();
     tag.set(cipher.getAuthTag());
     return 0;
-  }
+  };
 
-  openPiece(
-    handle: number,
-    number: number,
-    aad: Uint8Array,
-    source: Uint8Array,
-    target: Uint8Array,
-    tag: Uint8Array,
-  ): number {
+  readonly openPiece: PieceCipher = (handle, number, aad, source, target, tag) => {
     const aead = this.#aeads.get(handle);
     if (aead === undefined || aead.seals || !isNumber(number) || !match(source, target, tag)) return forged;
     const decipher = createDecipheriv(aead.suite as "aes-256-gcm", aead.key, nonceOf(aead.iv, number), {
@@ -120,7 +97,7 @@ export class NodeCrypto implements CryptoAddon {
       target.fill(0);
       return forged;
     }
-  }
+  };
 }
 
 /** Whether the runtime has the cipher. Bun has no ChaCha20-Poly1305. */

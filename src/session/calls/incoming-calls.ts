@@ -21,7 +21,7 @@ import {
   firstBuiltin,
   maxBuiltinStreams,
 } from "../../wire/builtin.ts";
-import { errorWord, packError, packMessage } from "../../wire/fault.ts";
+import { packError, packMessage } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, ReusedHead, rendezvousOwner } from "../../wire/frame.ts";
 import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { OfferBody, Outbox } from "../channel/outbox.ts";
@@ -408,7 +408,7 @@ export class IncomingCalls implements OutcomeTaker {
     // Metadata beyond a limit are left out: the caller receives the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
-    const head = this.#headOf(frameKind.error, call, errorWord(error), flags);
+    const head = this.#headOf(frameKind.error, call, codeToNumber(error.code), flags);
     const begun = call.handler === "none" && !head.isControl ? { n: true as const } : undefined;
     // If the error's data cannot be sent, or the body is too long for the peer, the caller still receives the code.
     for (const pack of [packError, packMessage]) {

@@ -1,8 +1,7 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { pinRefusal } from "../../fabric/libfabric/file-memory.ts";
 import type { Scheme } from "../../fabric/libfabric/url.ts";
-import { MemFabric } from "../../fabric/mem-fabric.ts";
-import { MemPort } from "../../fabric/mem-port.ts";
+import { MemFabric, MemPort } from "../../fabric/mem-port.ts";
 import {
   access,
   type Extent,

@@ -1,4 +1,4 @@
-import type { RpcCode } from "../../base/errors/code.ts";
+import { codeToNumber, type RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import { WaitingRoom } from "../../base/flow/waiting-room.ts";
@@ -9,7 +9,6 @@ import { isSealed, type ResolvedSecurity } from "../../security/security-options
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { encode } from "../../wire/encode-value.ts";
-import { errorWord } from "../../wire/fault.ts";
 import { type FrameHead, frameKind } from "../../wire/frame.ts";
 import {
   type Greeting,
@@ -368,7 +367,7 @@ export class Hellos {
     const message = "the session had ended when a message came for it";
     const error = new RpcError({ code: "unavailable", message, origin: "remote" });
     const body = encode(goodbyeBody(error, departed.touching));
-    this.#answer(port, departed.path, frameKind.goodbye, errorWord(error), body, departed.lastNumber);
+    this.#answer(port, departed.path, frameKind.goodbye, codeToNumber(error.code), body, departed.lastNumber);
   }
 
   /**
@@ -387,7 +386,7 @@ export class Hellos {
   #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
     this.#sessions.services.counters.sessionsRefused++;
     const error = new RpcError({ code, message, origin: "remote" });
-    this.#answer(port, path, frameKind.refuse, errorWord(error), encode(goodbyeBody(error)));
+    this.#answer(port, path, frameKind.refuse, codeToNumber(error.code), encode(goodbyeBody(error)));
   }
 
   /**

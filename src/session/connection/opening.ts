@@ -1,10 +1,10 @@
+import { codeToNumber } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
-import { errorWord } from "../../wire/fault.ts";
 import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import {
   type Greeting,
@@ -230,7 +230,7 @@ export class Opening {
   sayLastWord(kind: number, reason: RpcError, touching: boolean): void {
     const session = this.#session;
     session.outbox.dropHeld();
-    session.say(kind, goodbyeBody(reason, touching), errorWord(reason));
+    session.say(kind, goodbyeBody(reason, touching), codeToNumber(reason.code));
     session.flush();
   }
 

@@ -1,12 +1,5 @@
 import { connectionAborted } from "../../../src/fabric/inbox-port.ts";
-import {
-  isGone,
-  type MemEndpoint,
-  MemFabric,
-  type MemLink,
-  type MemNature,
-} from "../../../src/fabric/mem-fabric.ts";
-import { MemPort } from "../../../src/fabric/mem-port.ts";
+import { isGone, MemFabric, type MemLink, type MemNature, MemPort } from "../../../src/fabric/mem-port.ts";
 import type { MemRegion } from "../../../src/fabric/mem-regions.ts";
 import type { Extent, TransferOp } from "../../../src/fabric/port.ts";
 
@@ -32,8 +25,8 @@ export interface Step {
 
 /** A transfer from its posting to its completion. */
 interface Move {
-  readonly from: MemEndpoint;
-  readonly to: MemEndpoint | undefined;
+  readonly from: MemPort;
+  readonly to: MemPort | undefined;
   /** Ends it now, as a connection that breaks does. */
   readonly cut: (status: number) => void;
 }
@@ -48,10 +41,10 @@ export class ModelFabric extends MemFabric<MemPort> {
   readonly moves = new Set<Move>();
   /** What no engine may ever do. */
   readonly violations: string[] = [];
-  readonly #ids = new Map<MemEndpoint, number>();
+  readonly #ids = new Map<MemPort, number>();
   /** Sends that wait for a port to take what came before: they fail with it. */
-  readonly #stuck = new Map<MemEndpoint, (() => void)[]>();
-  readonly #killed = new Set<MemEndpoint>();
+  readonly #stuck = new Map<MemPort, (() => void)[]>();
+  readonly #killed = new Set<MemPort>();
   #keys = 0n;
 
   constructor(nature: Nature) {
@@ -85,11 +78,11 @@ export class ModelFabric extends MemFabric<MemPort> {
     return ready;
   }
 
-  #laneOf(from: MemEndpoint, to: MemEndpoint): string {
+  #laneOf(from: MemPort, to: MemPort): string {
     return `${this.#ids.get(from)}>${this.#ids.get(to)}`;
   }
 
-  override carry(from: MemEndpoint, link: MemLink | undefined, slot: number, message: Uint8Array): void {
+  override carry(from: MemPort, link: MemLink | undefined, slot: number, message: Uint8Array): void {
     if (isGone(link)) {
       this.post(`${from.name} cannot send`, () => from.endSend(slot, connectionAborted));
       return;
@@ -117,7 +110,7 @@ export class ModelFabric extends MemFabric<MemPort> {
   }
 
   override move(
-    from: MemEndpoint,
+    from: MemPort,
     link: MemLink | undefined,
     token: number,
     op: TransferOp,
@@ -164,7 +157,7 @@ export class ModelFabric extends MemFabric<MemPort> {
    * The connection between two ports breaks: what is on the way is lost, both sides' next words fail. A new one can be
    * made at once.
    */
-  breakLink(a: MemEndpoint, b: MemEndpoint): void {
+  breakLink(a: MemPort, b: MemPort): void {
     const lanes = [this.#laneOf(a, b), this.#laneOf(b, a)];
     for (let i = this.steps.length - 1; i >= 0; i--)
       if (lanes.includes((this.steps[i] as Step).lane)) this.steps.splice(i, 1);
@@ -175,21 +168,21 @@ export class ModelFabric extends MemFabric<MemPort> {
         move.cut(connectionAborted);
   }
 
-  #break(from: MemEndpoint, to: MemEndpoint): void {
+  #break(from: MemPort, to: MemPort): void {
     for (const link of from.links) if (link?.port === to) link.broken = true;
     this.#failStuck(to);
   }
 
-  #failStuck(port: MemEndpoint): void {
+  #failStuck(port: MemPort): void {
     for (const fail of this.#stuck.get(port)?.splice(0) ?? []) fail();
   }
 
   /** Whom a port knows the way to. */
-  linkedTo(port: MemPort): MemEndpoint[] {
+  linkedTo(port: MemPort): MemPort[] {
     return [...new Set(port.links.flatMap((link) => (link === undefined || link.broken ? [] : [link.port])))];
   }
 
-  override remove(port: MemEndpoint): void {
+  override remove(port: MemPort): void {
     this.ports.delete(port.name);
     for (const move of [...this.moves])
       if (move.from === port || move.to === port) move.cut(connectionAborted);
@@ -197,7 +190,7 @@ export class ModelFabric extends MemFabric<MemPort> {
     this.#failStuck(port);
   }
 
-  #tellOfDeath(other: MemPort, port: MemEndpoint): void {
+  #tellOfDeath(other: MemPort, port: MemPort): void {
     for (const [address, link] of other.links.entries())
       if (link?.port === port)
         this.post(`${other.name} is told that ${port.name} is gone`, () => {
@@ -211,7 +204,7 @@ export class ModelFabric extends MemFabric<MemPort> {
     port.close();
   }
 
-  override misused(port: MemEndpoint, what: string): void {
+  override misused(port: MemPort, what: string): void {
     if (!this.#killed.has(port)) this.violations.push(`${port.name} ${what}`);
   }
 }
