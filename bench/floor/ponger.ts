@@ -28,11 +28,6 @@ export interface Ponger extends Party {
   roundTrips(count: number, way: Way): Promise<number>;
 }
 
-// The sources, compiled beside this program, look for the addon relative to themselves.
-process.env.CINNABAR_ADDON ??= fileURLToPath(
-  new URL("../../../native/build/Release/cinnabar.node", import.meta.url),
-);
-
 // A message's first words: what it is, and a number.
 const kinds = { hello: 1, ping: 2, pong: 3, beginTight: 4 } as const;
 const spinUs = 10;
@@ -156,6 +151,10 @@ class Pong implements PortSink {
 
 /** One end, which listens at the URL or connects to it. */
 export async function open(role: "listen" | "connect", url: string): Promise<Ponger> {
+  // The sources, compiled beside this program, look for the addon relative to themselves.
+  process.env.CINNABAR_ADDON ??= fileURLToPath(
+    new URL("../../../native/build/Release/cinnabar.node", import.meta.url),
+  );
   const isListening = role === "listen";
   const port = isListening
     ? await openListeningPort(url, defaultLayout)
