@@ -17,7 +17,11 @@ export async function makeReference() {
   await writeReference([`${root}packages/bulk/src/index.ts`], "api/bulk", "cinnabar-bulk");
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
   await writeReference(
-    [`${root}packages/http/src/index.ts`, `${root}packages/http/src/client.ts`],
+    [
+      `${root}packages/http/src/index.ts`,
+      `${root}packages/http/src/client.ts`,
+      `${root}packages/http/src/upload.ts`,
+    ],
     "api/http",
     "cinnabar-http",
   );

@@ -97,7 +97,10 @@ async function useShop(origin, way) {
   await stop(shop);
 }
 
-/** The client of cinnabar-http, as modules that the browser loads: unary, an error, a stream, and its end by `break`. */
+/**
+ * The client of cinnabar-http, as modules that the browser loads: unary, an error, a stream and its end by `break`, and
+ * uploads: with progress, refused, ended by their signal, and from a worker, which has no progress of its own.
+ */
 async function callFromPage() {
   const shop = await startShop();
   const origin = `http://127.0.0.1:${port}`;
@@ -105,6 +108,7 @@ async function callFromPage() {
     "cinnabar/contract": "/modules/dist/contract.js",
     "cinnabar/contract/standard": "/modules/dist/contract/standard.js",
     "cinnabar-http/client": "/modules/packages/http/dist/client.js",
+    "cinnabar-http/client/upload": "/modules/packages/http/dist/upload.js",
     "orders/contract": "/modules/build/examples/backend/contract.js",
     zod: "/modules/node_modules/zod/index.js",
   };
@@ -137,6 +141,52 @@ async function callFromPage() {
     seen.push(late.code);
     return seen;
   });
+  // Slow enough that a page sees an upload grow.
+  const network = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: 20_000_000 };
+  await (await page.context().newCDPSession(page)).send("Network.emulateNetworkConditions", network);
+  const uploads = await page.evaluate(async () => {
+    const { httpUpload } = await import("cinnabar-http/client/upload");
+    const { Orders } = await import("orders/contract");
+    const send = httpUpload(Orders, { method: "picture", body: "data" }, { url: `${location.origin}/api` });
+    const seen = [];
+    const bytes = new Uint8Array(12_000_000).fill(7);
+    for (const body of [bytes, new Blob([bytes]), new File([bytes], "a")]) {
+      const progress = [];
+      const answer = await send({ name: "a" }, body, { onProgress: (...sent) => progress.push(sent) });
+      const isRising = progress.every(([sent], at) => at === 0 || sent > progress[at - 1][0]);
+      seen.push([answer.bytes, isRising && progress.length > 1, progress.at(-1)]);
+    }
+    const tooLong = await send({ name: "a".repeat(65) }, bytes).catch((error) => error);
+    seen.push([tooLong.code, tooLong.notExecuted]);
+    const stop = new AbortController();
+    const onProgress = () => stop.abort();
+    const stopped = await send({ name: "a" }, bytes, { signal: stop.signal, onProgress }).catch(
+      (error) => error,
+    );
+    seen.push(stopped.code);
+    const late = await send({ name: "a" }, bytes, { timeoutMs: 1 }).catch((error) => error);
+    seen.push(late.code);
+    const fault = new Error("no bar");
+    const failing = () => {
+      throw fault;
+    };
+    seen.push((await send({ name: "a" }, bytes, { onProgress: failing }).catch((error) => error)) === fault);
+    // Where there is no XMLHttpRequest, as in a service worker.
+    globalThis.XMLHttpRequest = undefined;
+    const progress = [];
+    await send({ name: "a" }, bytes, { onProgress: (...sent) => progress.push(sent) });
+    seen.push(progress);
+    return seen;
+  });
+  const whole = [12_000_000, 12_000_000];
+  expect("by httpUpload", uploads, [
+    ...[0, 1, 2].map(() => [12_000_000, true, whole]),
+    ["invalid_argument", true],
+    "cancelled",
+    "deadline_exceeded",
+    true,
+    [whole],
+  ]);
   expect("by httpClient", seen, [
     "#1 lamp, by printer",
     ["failed_precondition", "SoldOut", "number"],

@@ -1,7 +1,7 @@
 // HTTP: the page, the orders for it and for curl, health for probes, and figures for Prometheus.
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { existsSync, readFileSync } from "node:fs";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Engine } from "cinnabar";
 import { httpHandler, toNodeHandler } from "cinnabar-http";
@@ -34,6 +34,7 @@ export const web = component({
     const server = createServer((request, response) => {
       const path = request.url?.split("?")[0];
       if (path === "/") response.setHeader("content-type", "text/html; charset=utf-8").end(page);
+      else if (path?.startsWith("/modules/")) sendModule(path, response);
       else if (path === "/metrics")
         response.setHeader("content-type", "text/plain; version=0.0.4").end(figures(engine));
       else api(request, response);
@@ -62,6 +63,26 @@ export const web = component({
     };
   },
 });
+
+/** The folders of the packages whose modules the page imports. A bundler would make one file of all. */
+const packages = new Map(
+  Object.entries({ cinnabar: "cinnabar/contract", "cinnabar-http": "cinnabar-http/client", zod: "zod" }).map(
+    ([name, entry]) => [name, new URL(".", import.meta.resolve(entry))],
+  ),
+);
+
+/** Our own contract. Browsers read it as it is, since it names no types. */
+const contract = new URL(import.meta.url.endsWith(".ts") ? "contract.ts" : "contract.js", import.meta.url);
+
+/** Answers by a module, such as `/modules/zod/index.js`. Nothing beside these folders can be read. */
+function sendModule(path: string, response: ServerResponse): void {
+  const [, name = "", file = ""] = /^\/modules\/([\w-]+)\/([\w./-]+\.js)$/.exec(path) ?? [];
+  const folder = packages.get(name);
+  const url = path === "/modules/contract.js" ? contract : folder && new URL(file, folder);
+  const isOurs = url === contract || (folder !== undefined && url?.href.startsWith(folder.href));
+  if (url === undefined || !isOurs || !existsSync(url)) response.writeHead(404).end();
+  else response.setHeader("content-type", "text/javascript; charset=utf-8").end(readFileSync(url));
+}
 
 /** A few figures in Prometheus's text; the package cinnabar-otel has all of them. */
 function figures(engine: Engine): string {

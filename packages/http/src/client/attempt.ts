@@ -46,6 +46,11 @@ export class Attempt {
     this.end();
   }
 
+  /** Ends the request with an error that is the caller's own. */
+  fail(error: unknown): void {
+    this.#stop.abort(error);
+  }
+
   /** The timer and the listener are not needed any more. */
   end(): void {
     clearTimeout(this.#timer);

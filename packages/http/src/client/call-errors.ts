@@ -34,20 +34,21 @@ export class CallErrors {
     this.path = path;
   }
 
-  /** @throws RpcError `invalid_argument` for an input that does not fit. */
-  async check(schema: Schema, value: unknown): Promise<void> {
-    const fault = await this.faultOf(schema, value, "input");
+  /** @throws RpcError `invalid_argument` for an input that does not fit. The field `except` travels otherwise. */
+  async check(schema: Schema, value: unknown, except?: string): Promise<void> {
+    const fault = await this.faultOf(schema, value, "input", except);
     if (fault === undefined) return;
     throw new RpcError({ code: "invalid_argument", message: fault, method: this.path, notExecuted: true });
   }
 
   /** What of a value does not fit. */
-  async faultOf(schema: Schema, value: unknown, name: string): Promise<string | undefined> {
+  async faultOf(schema: Schema, value: unknown, name: string, except?: string): Promise<string | undefined> {
     const { issues } = await schema["~standard"].validate(value);
-    const [issue] = issues ?? [];
-    if (issue === undefined) return undefined;
-    const path = (issue.path ?? []).map((step) => `.${String(typeof step === "object" ? step.key : step)}`);
-    return `${name}${path.join("")}: ${issue.message}`;
+    for (const { path = [], message } of issues ?? []) {
+      const steps = path.map((step) => String(typeof step === "object" ? step.key : step));
+      if (except === undefined || steps[0] !== except) return `${[name, ...steps].join(".")}: ${message}`;
+    }
+    return undefined;
   }
 
   /** The error of an answer that is no success. */
