@@ -36,10 +36,13 @@ export const orders = component({
       ...secured(config.keys, "orders"),
     });
     const security = config.keys === undefined ? {} : { name: shopName };
-    const stock = (await engine.connect(config.stock, security)).client(Stock, {
-      timeoutMs: 2_000,
-      retry: { attempts: 2 },
-    });
+    /** A component that does not start leaves nothing open. */
+    const closeAfter = async (failure: unknown): Promise<never> => {
+      await engine.close();
+      throw failure;
+    };
+    const replicas = await engine.connect(config.stock, security).catch(closeAfter);
+    const stock = replicas.client(Stock, { timeoutMs: 2_000, retry: { attempts: 2 } });
 
     /** Asks the next worker for a label. An order does not wait for a worker that is not there. */
     async function label({ id, item }: Placed): Promise<string | undefined> {

@@ -15,11 +15,16 @@ export const worker = component({
     const engine = await Engine.open(secured(config.keys, "worker"));
     const printer = implement(Printer, { print: ({ id, text }) => `#${id} ${text}, by ${config.name}` });
     const options = { serve: [printer], ...(config.keys === undefined ? {} : { name: shopName }) };
-    const peer = await engine.connect(config.orders, options);
-    const join = () => peer.client(Printers).join({ name: config.name });
-    // A server that has restarted does not know its workers.
-    peer.on("connected", () => void join().catch(() => {}));
-    await join();
-    return { value: peer, stop: () => engine.close() };
+    try {
+      const peer = await engine.connect(config.orders, options);
+      const join = () => peer.client(Printers).join({ name: config.name });
+      // A server that has restarted does not know its workers.
+      peer.on("connected", () => void join().catch(() => {}));
+      await join();
+      return { value: peer, stop: () => engine.close() };
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
   },
 });

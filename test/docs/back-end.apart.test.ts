@@ -1,10 +1,13 @@
 import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
+import { get } from "node:http";
 import { application, component, startApplication } from "cinnabar-serve";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import app from "../../examples/backend/app.ts";
 import { Orders } from "../../examples/backend/contract.ts";
-import type { OrdersHost } from "../../examples/backend/orders.ts";
+import { type OrdersHost, orders } from "../../examples/backend/orders.ts";
+import { worker } from "../../examples/backend/worker.ts";
 import { Engine } from "../../src/index.ts";
 import { root } from "./pages.test-support.ts";
 
@@ -99,6 +102,47 @@ describe("the example of a back end", () => {
       },
     );
     expect([response.status, await response.json()]).toEqual([200, { bytes: 100_000 }]);
+  });
+
+  it("gives the page the modules that it imports, and no other file", async () => {
+    const { base } = await start();
+    for (const name of ["contract.js", "zod/index.js"]) {
+      const response = await fetch(`${base}/modules/${name}`);
+      const type = response.headers.get("content-type");
+      expect([name, response.status, type]).toEqual([name, 200, "text/javascript; charset=utf-8"]);
+      expect(await response.text()).toMatch(/\bexport\b/);
+    }
+    const port = Number(new URL(base).port);
+    const strange = ["zod/../../package.js", "zod/none.js", "none/index.js", "constructor/a.js", "zod/"];
+    for (const name of strange) {
+      const [response] = await once(get({ port, path: `/modules/${name}` }), "response");
+      response.resume();
+      expect([name, response.statusCode]).toEqual([name, 404]);
+    }
+  });
+
+  it.each(["orders", "worker"] as const)("closes the engine of %s whose peer is not there", async (name) => {
+    const listen = `mem://backend-fails-${++runs}`;
+    const nowhere = `mem://backend-nowhere-${runs}`;
+    const flags: Record<typeof name, [string, string][]> = {
+      orders: [
+        ["orders.listen", listen],
+        ["orders.stock", JSON.stringify([nowhere])],
+      ],
+      worker: [["worker.orders", nowhere]],
+    };
+    const opened: Engine[] = [];
+    const openEngine = Engine.open.bind(Engine);
+    const open = vi.spyOn(Engine, "open").mockImplementation(async (options) => {
+      const engine = await openEngine(options);
+      opened.push(engine);
+      return engine;
+    });
+    onTestFinished(() => open.mockRestore());
+    const parts = { orders: { orders }, worker: { worker } }[name];
+    const starting = startApplication(application("shop", parts), { flags: flags[name] });
+    await expect(starting).rejects.toThrow(nowhere);
+    expect(opened.map(({ state }) => state)).toEqual(["closed"]);
   });
 
   it("starts with a part exchanged", async () => {
