@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { maxTimeoutMs } from "../options/options.ts";
 import { armDetached } from "./detached-context.ts";
 import { fakedTime } from "./faked-time.ts";
 import { realTimers } from "./real-timers.ts";
@@ -9,7 +10,8 @@ export interface Clock {
   now(): number;
   /**
    * Calls `fire` once after `delayMs`. The returned function cancels it. A timer in the background does not keep the
-   * process alive.
+   * process alive. A time that is derived may be longer than a timer can hold, and the timer then fires after
+   * `maxTimeoutMs`.
    */
   timer(delayMs: number, fire: () => void, inBackground?: boolean): () => void;
   /**
@@ -30,12 +32,12 @@ export interface WakeUp {
 export const realClock: Clock = {
   now: () => realTimers.now(),
   timer(delayMs, fire, inBackground = false) {
-    const timer = armDetached(realTimers.setTimeout, fire, delayMs);
+    const timer = armDetached(realTimers.setTimeout, fire, Math.min(delayMs, maxTimeoutMs));
     if (inBackground) timer.unref();
     return () => realTimers.clearTimeout(timer);
   },
   wakeUp(delayMs, fire) {
-    const timer = armDetached(realTimers.setTimeout, fire, delayMs);
+    const timer = armDetached(realTimers.setTimeout, fire, Math.min(delayMs, maxTimeoutMs));
     return {
       hold: (holds) => void (holds ? timer.ref() : timer.unref()),
       cancel: () => realTimers.clearTimeout(timer),
