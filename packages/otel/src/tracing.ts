@@ -3,7 +3,6 @@ import {
   type Attributes,
   type Context,
   context,
-  createContextKey,
   type ProxyTracerProvider,
   propagation,
   ROOT_CONTEXT,
@@ -145,7 +144,8 @@ function inject(from: Context, metadata: Metadata): void {
   propagation.inject(from, metadata, setter);
 }
 
-const traceKey = createContextKey("cinnabar-otel call");
+/** Not `createContextKey`, whose keys all copies of this package share: each would count the transfers of the others. */
+const traceKey = Symbol("cinnabar-otel call");
 
 /** The span of one call, from its begin to its end. */
 class CallTrace {

@@ -23,7 +23,7 @@ import {
   service,
   unary,
 } from "cinnabar";
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { type TracingOptions, tracing } from "../src/index.ts";
 
@@ -356,6 +356,21 @@ describe("spans", () => {
     );
     for (const { parentSpanContext } of transfers)
       expect(parentSpanContext?.spanId).toBe(server?.spanContext().spanId);
+  });
+
+  it("of a server tell of each transfer once beside another copy of the package", async () => {
+    vi.resetModules();
+    const copy = (await import("../src/index.ts")) as { tracing: typeof tracing };
+    expect(copy.tracing).not.toBe(tracing);
+    copy.tracing();
+    const { client, api } = await open([
+      work({ fill: async ({ from }, call) => void (await call.pull(from, Uint8Array)) }),
+    ]);
+    using from = client.expose(new Uint8Array(100), { access: "read" });
+    using to = client.expose(new Uint8Array(100), { access: "write" });
+    await api.fill({ from, to });
+    const [server] = (await spans(2)).filter(({ kind }) => kind === SpanKind.SERVER);
+    expect(server?.attributes).toMatchObject({ "cinnabar.transfers": 1, "cinnabar.bytes_got": 100 });
   });
 });
 
