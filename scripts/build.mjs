@@ -68,11 +68,12 @@ async function bundle() {
         "cinnabar/options": join(root, "src/options.ts"),
         "cinnabar/standard": join(root, "src/standard.ts"),
         "cinnabar-http/json": join(root, "packages/http/src/json.ts"),
+        "cinnabar-http/proto": join(root, "packages/http/src/proto.ts"),
         "cinnabar-inspect": join(root, "packages/inspect/src/index.ts"),
         "cinnabar-serve": join(root, "packages/serve/src/index.ts"),
       },
     },
-    external: /^(?!cinnabar-(inspect|serve|http\/json)$)[^./]/,
+    external: /^(?!cinnabar-(inspect|serve|http\/(json|proto))$)[^./]/,
     onLog(/** @type {string} */ level, /** @type {{ message: string }} */ { message }) {
       if (level === "warn") fail(message);
     },

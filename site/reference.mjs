@@ -20,6 +20,7 @@ export async function makeReference() {
     [
       `${root}packages/http/src/index.ts`,
       `${root}packages/http/src/client.ts`,
+      `${root}packages/http/src/proto.ts`,
       `${root}packages/http/src/upload.ts`,
     ],
     "api/http",

@@ -23,7 +23,7 @@ const entries = [
 const ownEntries: Readonly<Record<string, readonly string[]>> = {
   "cinnabar-bulk": ["./standard", "./contract", "./contract/standard"],
   "cinnabar-group": ["./variables"],
-  "cinnabar-http": ["./client", "./client/upload", "./json"],
+  "cinnabar-http": ["./client", "./client/upload", "./json", "./proto"],
   "cinnabar-nvme": ["./queue-pairs"],
 };
 

@@ -83,10 +83,10 @@ const noMessages: readonly RegExp[] = [
   // Descriptions in schemas.
   /^only calls (of this service|that have failed)/,
   // Code that is generated.
-  /^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createPrivateKey, /,
+  /^\/\/ (The contract …, for|Declared errors, each)|^import "google\/|^\s*into = roomFor\(|^roomFor, |^"use strict";|^\nconst \{ createPrivateKey, /,
   // What commands print when all is well.
   /^Usage: cinnabar|^\nConnection\. |^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
-  /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves|Starts) .*\.$|^any amount can be pinned$/,
+  /^(Builds|Prints|Makes|Calls|Measures|Loads|Serves|Starts|Writes) .*\.$|^any amount can be pinned$/,
   /^…: connected in …, with|^… sent, (…|none) answered|^its event loop does not answer$/,
   /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
   /^served … calls, of which |^… us of this process by call$/,

@@ -44,6 +44,16 @@ export const commandGroups: readonly {
     ],
   },
   {
+    title: "One contract",
+    commands: [
+      {
+        name: "proto",
+        summary: "Writes a contract as a file of Protobuf, for clients in other languages.",
+        load: async () => (await import("./commands/proto.ts")).proto,
+      },
+    ],
+  },
+  {
     title: "One server",
     commands: [
       {

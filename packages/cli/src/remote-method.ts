@@ -1,5 +1,3 @@
-import { resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { nearest } from "cinnabar/options";
 import {
   type AnyService,
@@ -24,6 +22,7 @@ import {
 import { UsageError } from "./command.ts";
 import { CommandError, commandError, statusOf, wrongAnswer } from "./command-error.ts";
 import type { Connection } from "./connection.ts";
+import { servicesIn } from "./contract-file.ts";
 import { readSchema } from "./told-schema.ts";
 
 /** A method that was named at the terminal, as the server or a contract describes it. */
@@ -161,34 +160,6 @@ function silence(url: string): { readonly [code in RpcError["code"]]?: string } 
     unimplemented: `${url} does not tell its methods: let its engine serve reflection(engine) of cinnabar-inspect, or give --contract FILE to call and describe`,
     permission_denied: `${url} does not let this identity ask for its methods: let security.allow permit cinnabar.reflection.v1/list and cinnabar.reflection.v1/describe, or give --contract FILE`,
   };
-}
-
-/**
- * The services that a module of JavaScript or TypeScript exports.
- *
- * @throws CommandError when it cannot be loaded, or exports no service.
- */
-export async function servicesIn(file: string): Promise<readonly AnyService[]> {
-  let module: Record<string, unknown>;
-  try {
-    module = (await import(pathToFileURL(resolve(file)).href)) as Record<string, unknown>;
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === "ERR_UNKNOWN_FILE_EXTENSION" && /\.[cm]?tsx?$/.test(file))
-      throw new CommandError(
-        `--contract: this Node reads no TypeScript: take Node 22.18 or later, or the compiled file of ${file}`,
-      );
-    throw new CommandError(`--contract: ${file} cannot be loaded: ${message.split("\n")[0]}`);
-  }
-  const services = Object.values(module).filter(isService);
-  if (services.length === 0) throw new CommandError(`--contract: ${file} exports no service`);
-  return services;
-}
-
-/** Also of another copy of the package: its brand is global. */
-function isService(value: unknown): value is AnyService {
-  const brand = Symbol.for("cinnabar.Service");
-  return typeof value === "object" && value !== null && (value as { [brand]?: unknown })[brand] === true;
 }
 
 /** A schema that lets everything through: the server checks the input, and the terminal shows whatever comes. */

@@ -41,6 +41,8 @@ const elsewhere = [
   /node server\.js/,
   // packages/serve/test/serve.process.test.ts
   /cinnabar serve/,
+  // packages/cli/test/proto.process.test.ts
+  /cinnabar proto/,
 ];
 const lines = all.filter((line) => !elsewhere.some((pattern) => pattern.test(line)));
 

@@ -132,7 +132,8 @@ function propertiesOf(schema: JsonSchema, { root, steps }: Around): Map<string, 
   return found;
 }
 
-const pathStep = (key: string): string =>
+/** What a key adds to a path: `.id`, or `["a b"]`. */
+export const pathStep = (key: string): string =>
   /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
 
 /** The first of several alternatives that JSON of this form can be meant for. */
