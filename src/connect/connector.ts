@@ -24,7 +24,6 @@ import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
 import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
 import type { Greeting } from "../wire/handshake.ts";
-import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
 import { BalancedPeer } from "./balanced-peer.ts";
 import {
@@ -208,9 +207,8 @@ export class Connector {
       served: this.#serve(resolved.serve),
       admit: resolver.admit?.bind(resolver),
     };
-    const backendAt = (url: string, set: BackendListener) =>
-      new Backend(this.#connect([url], terms), resolved, set);
-    const backends = new BackendSet(this.#engine, resolver.name, resolved, backendAt);
+    const connectionTo = (url: string) => this.#connect([url], terms);
+    const backends = new BackendSet(this.#engine, resolver.name, resolved, connectionTo);
     const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
     this.#balancedPeers.add(balanced);
     try {

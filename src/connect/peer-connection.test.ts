@@ -6,7 +6,6 @@ import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { FakeCall, FakeServices, peerGreeting } from "../session/connection/fake-services.test-support.ts";
 import { Session } from "../session/connection/session.ts";
 import { Nonce } from "../wire/message.ts";
-import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
 import { type BalanceOptions, reconnectField, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
@@ -24,8 +23,7 @@ function setAt(
   const options = resolveBalanceOptions(balance, 1000);
   const connectionTo = (url: string) =>
     new PeerConnection(url, host, { open, reconnect: reconnectField.fallback });
-  const backendAt = (url: string, set: BackendListener) => new Backend(connectionTo(url), options, set);
-  const backends = new BackendSet(host, urls.join(", "), options, backendAt);
+  const backends = new BackendSet(host, urls.join(", "), options, connectionTo);
   backends.setUrls(urls);
   return backends;
 }

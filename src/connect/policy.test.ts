@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { seeded } from "../../test/matrix/random.ts";
 import { type Candidate, type PolicyName, policies, slowStartWeight } from "./policy.ts";
 
 interface Server extends Candidate {
@@ -15,15 +16,6 @@ const servers = (count: number): Server[] =>
     streams: 0,
     weight: 1,
   }));
-
-/** The same numbers in every run. */
-function dice(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 const names = Object.keys(policies) as PolicyName[];
 const loads = fc.array(
@@ -43,7 +35,7 @@ describe.each(names)("the policy %s", (name) => {
     fc.assert(
       fc.property(loads, fc.nat(), fc.option(fc.string(), { nil: undefined }), (given, seed, key) => {
         const all = given.map((load, i) => ({ ...load, name: `s${i}` }));
-        const policy = policies[name](dice(seed));
+        const policy = policies[name](seeded(seed));
         for (let i = 0; i < 5; i++) expect(all).toContain(policy.pick(all, key, false));
       }),
     );
@@ -51,7 +43,7 @@ describe.each(names)("the policy %s", (name) => {
 
   it("spreads calls that all take as long over equal servers", () => {
     const all = servers(8);
-    const policy = policies[name](dice(7));
+    const policy = policies[name](seeded(7));
     const picked = new Map<Server, number>();
     for (let i = 0; i < 8000; i++) {
       const one = policy.pick(all, undefined, false);
@@ -114,7 +106,7 @@ describe("two choices", () => {
       fc.property(fc.integer({ min: 2, max: 20 }), fc.nat(), (count, seed) => {
         const all = servers(count);
         (all[seed % count] as Server).inFlight = 10;
-        const policy = policies.twoChoices(dice(seed));
+        const policy = policies.twoChoices(seeded(seed));
         for (let i = 0; i < 50; i++) expect(policy.pick(all, undefined, false)).not.toBe(all[seed % count]);
       }),
     );
@@ -129,7 +121,7 @@ describe("two choices", () => {
       for (let i = 0; i < count; i++) pick(all).inFlight++;
       return Math.max(...all.map(({ inFlight }) => inFlight));
     };
-    const random = dice(1);
+    const random = seeded(1);
     const policy = policies.twoChoices(random);
     const two = fullest((all) => policy.pick(all, undefined, false));
     const one = fullest((all) => all[Math.floor(random() * count)] as Server);
@@ -140,7 +132,7 @@ describe("two choices", () => {
 
 describe.each(["twoChoices", "leastInFlight", "consistentHash"] as const)("streams and %s", (name) => {
   const picks = (all: Server[], isStream: boolean, each: (one: Server) => void = () => {}) => {
-    const policy = policies[name](dice(3));
+    const policy = policies[name](seeded(3));
     const counts = new Map(all.map((one) => [one, 0]));
     for (let i = 0; i < 1000; i++) {
       const one = policy.pick(all, undefined, isStream);

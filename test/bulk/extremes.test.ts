@@ -2,10 +2,10 @@ import { setImmediate as turn } from "node:timers/promises";
 import { implement, type RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { seeded } from "../hostile/support/random.ts";
 import { isLong } from "../matrix/long.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
+import { seeded } from "../matrix/random.ts";
 import { isSecured } from "../matrix/secured.ts";
 import { fill, firstWrong } from "./support/pattern.ts";
 

@@ -1,9 +1,9 @@
 import { implement, type RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { seeded } from "../hostile/support/random.ts";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
+import { seeded } from "../matrix/random.ts";
 import { deferred, failure, until, untilTurn } from "../matrix/wait.ts";
 import { fill, firstWrong } from "./support/pattern.ts";
 

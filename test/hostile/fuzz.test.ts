@@ -8,9 +8,9 @@ import {
   sessionOffset,
 } from "../../src/wire/message.ts";
 import { isLong } from "../matrix/long.ts";
+import { seeded } from "../matrix/random.ts";
 import { Attacker } from "./support/attacker.ts";
 import { AttackedPort } from "./support/fabric.ts";
-import { seeded } from "./support/random.ts";
 import { Target, Victim } from "./support/victim.ts";
 
 const maxMessages = isLong ? 20_000 : 5_000;

@@ -1,8 +1,8 @@
 import { connect, type Socket } from "node:net";
 import type { EngineStats } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
-import { seeded } from "../hostile/support/random.ts";
 import { isLong } from "../matrix/long.ts";
+import { seeded } from "../matrix/random.ts";
 import { Trial } from "./programs/trial.ts";
 import { freshUrl } from "./support/fabrics.ts";
 import { endAllPeers, openEngine, startServer } from "./support/peers.ts";

@@ -2,8 +2,8 @@ import { type ClientOptions, implement, RpcError, service, unary } from "cinnaba
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { frameKind } from "../../src/wire/frame.ts";
-import { seeded } from "../hostile/support/random.ts";
 import { isLong } from "../matrix/long.ts";
+import { seeded } from "../matrix/random.ts";
 import { type Fate, LossyPair } from "./support/lossy-fabric.ts";
 
 const Ledger = service("ledger.v1", {

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
+import { seeded } from "../../../test/matrix/random.ts";
 import { DeadlineWheel, Timed } from "./deadline-wheel.ts";
 import { FakeClock } from "./fake-clock.test-support.ts";
 
@@ -236,14 +237,3 @@ describe("deadline wheel", () => {
     expect([armed.size, wheel.size, clock.timers]).toEqual([0, 0, 0]);
   });
 });
-
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
-function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}

@@ -3,7 +3,7 @@ import type { Clock, WakeUp } from "../../../src/base/time/clock.ts";
 import type { ShedCause } from "../../../src/server/admission.ts";
 import type { AdmissionOptions } from "../../../src/server/admission-options.ts";
 import { Gate } from "../../../src/server/admission-queue.test-support.ts";
-import { seeded } from "../../hostile/support/random.ts";
+import { seeded } from "../../matrix/random.ts";
 
 interface Event {
   readonly atMs: number;

@@ -5,7 +5,7 @@ import { Gate } from "../../../src/server/admission-queue.test-support.ts";
 import { WaitingCalls } from "../../../src/session/calls/window-queue.ts";
 import { FakeCall } from "../../../src/session/connection/fake-services.test-support.ts";
 import { SimulatedClock } from "../../admission/support/simulation.ts";
-import { seeded } from "../../hostile/support/random.ts";
+import { seeded } from "../../matrix/random.ts";
 
 export interface Scenario {
   /** The server: its places, and which requests wait for one. */

@@ -1,7 +1,5 @@
-import { expect } from "vitest";
-import { openConnectingPort, openListeningPort } from "../../../src/fabric/open-port.ts";
-import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
-import { locate } from "../../../src/fabric/target.ts";
+import { openListeningPort } from "../../../src/fabric/open-port.ts";
+import { defaultLayout, type Port } from "../../../src/fabric/port.ts";
 import { type SentFrame, takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import {
   type FrameSpec,
@@ -12,28 +10,19 @@ import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";
 import { freshUrl } from "./fabric.ts";
+import { HandMadePeer, reach } from "./hand-made-peer.ts";
 
-const owner = { onSent: () => {} };
 const noAddress = new Uint8Array(0);
 /** Of all attackers' hellos: one with the nonce of another is dropped. */
 let lastNonce = 0x3333_0000_3333n;
 
 /** A peer that writes every byte by hand and keeps to nothing. */
-export class Attacker implements Disposable {
-  readonly port: Port;
+export class Attacker extends HandMadePeer {
   /** The address at which the victim reaches it. */
   readonly address: Uint8Array;
   /** Every frame that was sent to us, oldest first. */
   readonly frames: SentFrame[] = [];
   #victim: number;
-  readonly #sink: PortSink = {
-    onMessage: (port, offset, bytes) => {
-      this.frames.push(...takeApart(0, Uint8Array.from(port.slab.subarray(offset, offset + bytes))).frames);
-    },
-    onMessageLost: () => {},
-    onPutNotification: () => {},
-    onPeerGone: () => {},
-  };
   /** What messages to the victim must carry: from its last welcome. */
   session = 0;
   nonce = 0n;
@@ -41,17 +30,15 @@ export class Attacker implements Disposable {
   number = 0;
 
   private constructor(port: Port, address: Uint8Array, victim = -1) {
-    this.port = port;
+    super(port);
     this.address = address;
     this.#victim = victim;
   }
 
   /** Reaches the engine at `url`. */
   static async at(url: string): Promise<Attacker> {
-    const target = await locate(url);
-    const port = await openConnectingPort(target, defaultLayout);
-    const { address, replyTo } = await port.route(target);
-    return new Attacker(port, replyTo, port.admit(address));
+    const { port, address, replyTo } = await reach(url);
+    return new Attacker(port, replyTo, address);
   }
 
   /** Listens at `port.url`: the victim comes to it. */
@@ -64,15 +51,13 @@ export class Attacker implements Disposable {
     this.#victim = this.port.admit(address);
   }
 
+  protected override onMessage(message: Uint8Array): void {
+    this.frames.push(...takeApart(0, message).frames);
+  }
+
   /** Sends bytes as they are. */
-  async send(bytes: Uint8Array): Promise<void> {
-    let slot = this.port.takeSlot();
-    while (slot < 0) {
-      await this.turn();
-      slot = this.port.takeSlot();
-    }
-    this.port.slab.set(bytes, slot);
-    this.port.send(this.#victim, slot, bytes.byteLength, owner);
+  send(bytes: Uint8Array): Promise<void> {
+    return this.sendTo(this.#victim, bytes);
   }
 
   /** Sends frames in a message that is well formed but for them. */
@@ -105,29 +90,11 @@ export class Attacker implements Disposable {
     return greeting;
   }
 
-  /** One turn of the loop: both sides make progress. */
-  async turn(): Promise<void> {
-    await new Promise(setImmediate);
-    this.port.progress(0, this.#sink);
-  }
-
-  async until(condition: () => boolean, what: string): Promise<void> {
-    const untilMs = performance.now() + 20_000;
-    while (!condition()) {
-      if (performance.now() > untilMs) expect.fail(`no ${what} within 20 s`);
-      await this.turn();
-    }
-  }
-
   /** The first frame of a kind among those from `from` on. */
   async next(kind: number, from = 0): Promise<SentFrame> {
     const find = () => this.frames.slice(from).find((frame) => frame.kind === kind);
     await this.until(() => find() !== undefined, `frame of kind ${kind}`);
     return find() as SentFrame;
-  }
-
-  [Symbol.dispose](): void {
-    this.port.close();
   }
 }
 

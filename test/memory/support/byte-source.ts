@@ -1,4 +1,5 @@
 import { crc32c } from "../../../src/transfer/checksum.ts";
+import { seeded } from "../../matrix/random.ts";
 
 /** Counts and sums up bytes as they pass. */
 export class Checked {
@@ -15,16 +16,10 @@ export class Checked {
   }
 }
 
-/** A function that gives integers from 0 to below its argument, the same ones for the same seed (mulberry32). */
+/** A function that gives integers from 0 to below its argument, the same ones for the same seed. */
 export function randomNumbers(seed: number): (below: number) => number {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) % below;
-  };
+  const next = seeded(seed);
+  return (below) => Math.floor(next() * below);
 }
 
 /** So many bytes that repeat with no short period, in pieces of many sizes. */

@@ -1,4 +1,4 @@
-import { seeded } from "../../hostile/support/random.ts";
+import { seeded } from "../../matrix/random.ts";
 import { ModelFabric, type Nature, type Step } from "./fabric.ts";
 import { Loop, settled } from "./loop.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { seededRandom } from "../../test/simulate/random.ts";
+import { seeded } from "../../../../test/matrix/random.ts";
 import { News } from "./dissemination.ts";
 import { resolveDetectorOptions } from "./options.ts";
 import { AwakeClock, LocalHealth } from "./own-faults.ts";
@@ -8,7 +8,7 @@ import { Suspicion, suspicionBounds } from "./suspicions.ts";
 
 describe("the order of probes", () => {
   it.each([2, 3, 7, 100])("has at most 2N - 2 others between two turns of a member, N %i", (size) => {
-    const order = new ProbeOrder(seededRandom(1));
+    const order = new ProbeOrder(seeded(1));
     const last = new Map<number, number>();
     for (let turn = 0; turn < 20 * size; turn += 1) {
       const place = order.next(size, () => true) ?? -1;
@@ -19,7 +19,7 @@ describe("the order of probes", () => {
   });
 
   it("is another one in each traversal", () => {
-    const order = new ProbeOrder(seededRandom(1));
+    const order = new ProbeOrder(seeded(1));
     const traversal = () => Array.from({ length: 20 }, () => order.next(20, () => true));
     const [one, two] = [traversal(), traversal()];
     expect(two).not.toEqual(one);
@@ -27,7 +27,7 @@ describe("the order of probes", () => {
   });
 
   it("leaves out who is not wanted, and ends where nobody is", () => {
-    const order = new ProbeOrder(seededRandom(1));
+    const order = new ProbeOrder(seeded(1));
     expect(Array.from({ length: 6 }, () => order.next(5, (place) => place === 3))).toEqual(Array(6).fill(3));
     expect(order.next(5, () => false)).toBeUndefined();
     expect(order.next(0, () => true)).toBeUndefined();

@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
-import { seededRandom } from "../simulate/random.ts";
+import { seeded } from "../../../../test/matrix/random.ts";
 import { mean } from "./figure.ts";
 import { firstSuspicionLimits } from "./first-suspicion.ts";
 
 it.each([1, 8, 40, 100])(
   "a detector as in theory keeps the limits of %i crashes, and a slower one does not",
   (crashes) => {
-    const random = seededRandom(crashes);
+    const random = seeded(crashes);
     const draw = (slower: number) =>
       Array.from({ length: crashes }, () => 1 - slower * Math.log(1 - random()));
     const limits = firstSuspicionLimits(crashes);

@@ -1,3 +1,4 @@
+import { seeded } from "../../../../test/matrix/random.ts";
 import type { DetectorEvent } from "../../src/detector/detector.ts";
 import { Detector } from "../../src/detector/detector.ts";
 import type { MemberId, Message } from "../../src/detector/message.ts";
@@ -5,7 +6,6 @@ import { decode, encode } from "../../src/detector/message.ts";
 import { Roster } from "../../src/detector/opinions.ts";
 import { type DetectorOptions, resolveDetectorOptions } from "../../src/detector/options.ts";
 import { EventQueue } from "./event-queue.ts";
-import { seededRandom } from "./random.ts";
 
 export interface SimulationOptions {
   readonly members: number;
@@ -57,7 +57,7 @@ export class Simulation {
 
   constructor(options: SimulationOptions) {
     this.#options = options;
-    this.#random = seededRandom(options.seed);
+    this.#random = seeded(options.seed);
     const resolved = resolveDetectorOptions(options.detector);
     const ids = Array.from({ length: options.members }, (_, id) => id);
     const roster = new Roster(ids.map((id) => ({ id, addresses: [String(id)] })));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Outlier } from "./backend.ts";
+import { Outlier } from "./backend-set.ts";
 
 const options = { consecutiveFailures: 3, failureShare: 0.3, baseMs: 100, maxShare: 0.5 };
 
