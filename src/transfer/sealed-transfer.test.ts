@@ -5,6 +5,7 @@ import { IncomingCall } from "../call/incoming-call.ts";
 import { watchUsers } from "../memory/memory-users.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedPlan } from "./control/sealed-bulk.ts";
 import { transfer } from "./transfer.ts";
@@ -15,8 +16,7 @@ function setUp() {
     port,
     address: 1,
     clock: new FakeClock(),
-    wakeProgress: () => {},
-    onLanded: () => {},
+    services: new FakeServices(),
   };
   const peer = way as PeerLink;
   const call = new IncomingCall({ takeOutcome: () => {} }, 1 << 20, 0);

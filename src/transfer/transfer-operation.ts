@@ -124,7 +124,7 @@ export class TransferOperation implements ChunkListener<number | RpcError> {
       throw error;
     }
     if (!this.#settled) this.#listen();
-    this.peer.wakeProgress();
+    this.peer.services.progress.wake();
   }
 
   #post(parts: readonly CheckedPart[]): void {
@@ -199,7 +199,7 @@ export class TransferOperation implements ChunkListener<number | RpcError> {
 
   onEnded(failure: number | RpcError): void {
     this.#letGo(this.parts.length);
-    this.peer.onLanded(this.op, this.moved);
+    this.peer.services.counters[this.op === "get" ? "bytesGot" : "bytesPut"] += this.moved;
     if (!this.#settled && this.moved === this.total) this.#complete();
     else if (failure === 0) this.#fail(stoppedEarly(this));
     else if (typeof failure !== "number") this.#fail(refusedByOwner(this, failure));

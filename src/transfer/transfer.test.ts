@@ -7,6 +7,7 @@ import { RegionCore } from "../memory/region-core.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort, type PostedTransfer } from "../session/connection/fake-port.test-support.ts";
+import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import type { PeerLink, RefusedTransfer } from "./control/peer-link.ts";
 import { pull, transfer, transferParts } from "./transfer.ts";
 import type { LocalMemory, TransferOptions } from "./transfer-options.ts";
@@ -18,13 +19,12 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
   const answers: Outcome[] = [];
   const port = new FakePort();
   const clock = new FakeClock();
-  const landed: [string, number][] = [];
+  const services = new FakeServices();
   const way: Partial<PeerLink> = {
     port,
     address: 1,
     clock,
-    wakeProgress: () => {},
-    onLanded: (op, bytes) => void landed.push([op, bytes]),
+    services,
   };
   const peer = way as PeerLink;
   const call = new IncomingCall({ takeOutcome: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
@@ -35,7 +35,7 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
   });
   const get = (local: LocalMemory, options?: TransferOptions, from: RemoteRegion = remote) =>
     transfer("get", peer, call, from, local, options);
-  return { answers, port, peer, clock, landed, call, remote, get };
+  return { answers, port, peer, clock, counters: services.counters, call, remote, get };
 }
 
 const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
@@ -174,14 +174,14 @@ describe("transfer", () => {
   });
 
   it("rejects at once when the call ends, and keeps memory and answer until the provider is done", async () => {
-    const { get, call, port, answers, landed } = setUp();
+    const { get, call, port, answers, counters } = setUp();
     const getting = get(new Uint8Array(5));
     call.abort(cancelled);
     expect(await failure(getting)).toBe(cancelled);
     expect([registrations(port).held, answers.length]).toEqual([1, 0]);
     port.pulls[0]?.settle(0);
     expect([registrations(port).held, answers.length]).toEqual([0, 1]);
-    expect([await getting.landed, landed]).toEqual([5, [["get", 5]]]);
+    expect([await getting.landed, counters.bytesGot]).toEqual([5, 5]);
   });
 
   it("fails with the provider's error, and the call goes on", async () => {
@@ -313,7 +313,7 @@ describe("a transfer between segments", () => {
   });
 
   it("ends by its signal, with what had moved, and lands later", async () => {
-    const { port, get, call, landed } = setUp("read", 4 * mebi);
+    const { port, get, call, counters } = setUp("read", 4 * mebi);
     const controller = new AbortController();
     const getting = get(new Uint8Array(4 * mebi), {
       chunkBytes: mebi,
@@ -326,10 +326,10 @@ describe("a transfer between segments", () => {
     expect(error).toMatchObject({ code: "cancelled", transferredBytes: mebi, cause: { message: "enough" } });
     expect([port.transfers.length, registrations(port).held, call.open]).toEqual([3, 1, true]);
     port.transfers[2]?.settle(0);
-    expect(landed).toEqual([]);
+    expect(counters.bytesGot).toBe(0);
     port.transfers[1]?.settle(0);
     expect([await getting.landed, registrations(port).held, call.transfers]).toEqual([3 * mebi, 0, 0]);
-    expect(landed).toEqual([["get", 3 * mebi]]);
+    expect(counters.bytesGot).toBe(3 * mebi);
     const again = get(new Uint8Array(5), { signal: controller.signal });
     expect([(await failure(again)).code, await again.landed, port.transfers.length]).toEqual([
       "cancelled",

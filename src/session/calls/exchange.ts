@@ -171,14 +171,6 @@ export class Exchange implements SessionPart, PeerLink {
     services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });
   }
 
-  wakeProgress(): void {
-    this.services.progress.wake();
-  }
-
-  onLanded(op: "get" | "put", bytes: number): void {
-    this.services.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
-  }
-
   explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
     const breaks = this.port.refusesSilently;
     if (breaks) this.session.transferRefused = true;

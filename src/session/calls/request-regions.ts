@@ -6,14 +6,14 @@ import { coreOf, onGrantedOf, Region } from "../../memory/region.ts";
 import { unregistered } from "../../memory/region-registration.ts";
 import { RemoteRegion } from "../../memory/remote-region.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
+import { DecodeError, EncodeError, type RegionCodec } from "../../wire/extension.ts";
 import { frameFlag } from "../../wire/frame.ts";
 import {
   type RegionDescriptor,
   readRegionDescriptor,
   writeRegionDescriptor,
 } from "../../wire/region-descriptor.ts";
-import { type IdentifiedPeer, peerIdentityOf } from "../connection/peer-identity.ts";
+import { AnswerCodec } from "../connection/peer-identity.ts";
 
 /** More regions than this in one request are a mistake or an attack. */
 export const maxRegions = 1024;
@@ -90,8 +90,7 @@ export class GrantingCodec implements RegionCodec {
  * Turns the descriptors in an incoming request into handles bound to its call. A session has one codec, used for each
  * call in turn.
  */
-export class GrantedCodec implements RegionCodec {
-  readonly #session: IdentifiedPeer;
+export class GrantedCodec extends AnswerCodec {
   /** The call whose input is decoded, and the flags of its request. The decoding code sets them. */
   call: IncomingCall | undefined;
   flags = 0;
@@ -100,19 +99,7 @@ export class GrantedCodec implements RegionCodec {
   #count = 0;
   #segments = 0;
 
-  constructor(session: IdentifiedPeer) {
-    this.#session = session;
-  }
-
-  get peer(): PeerIdentity | undefined {
-    return peerIdentityOf(this.#session);
-  }
-
-  encodeRegion(): Uint8Array {
-    throw new EncodeError("a region cannot be sent here: only the input of a call can carry one");
-  }
-
-  decodeRegion(bytes: Uint8Array): object {
+  override decodeRegion(bytes: Uint8Array): object {
     if ((this.flags & frameFlag.grants) === 0)
       throw new DecodeError("a region arrived in a request that grants none");
     if (this.#counted !== this.call) {

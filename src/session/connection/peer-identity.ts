@@ -12,7 +12,7 @@ export interface IdentifiedPeer {
 }
 
 /** The identity of a session's peer, and the host at which it was reached or from which it came. */
-export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): PeerIdentity | undefined {
+function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): PeerIdentity | undefined {
   if (remote === undefined) return undefined;
   const { incarnation, address } = remote;
   if (!hasHosts(port.scheme)) return { incarnation, host: "" };
@@ -21,7 +21,7 @@ export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): Peer
   return { incarnation, host };
 }
 
-/** Decodes answers: they may have handles, but no regions. */
+/** Decodes answers: they may have handles, but no regions. A codec for requests extends it. */
 export class AnswerCodec implements RegionCodec {
   readonly #session: IdentifiedPeer;
 
@@ -37,7 +37,7 @@ export class AnswerCodec implements RegionCodec {
     throw new EncodeError("a region cannot be sent here, only in the input of a call");
   }
 
-  decodeRegion(): object {
+  decodeRegion(_descriptor: Uint8Array): object {
     throw new DecodeError("a region arrived where none is expected");
   }
 }

@@ -32,6 +32,8 @@ export interface LinkServices {
   readonly wheel: DeadlineWheel;
   readonly counters: Counters;
   readonly limits: EngineLimits;
+  /** `wake`: makes progress soon, because work was posted. */
+  readonly progress: { wake(): void };
   /** A random 64-bit number of this engine's life. */
   readonly incarnation: bigint;
 }
@@ -57,10 +59,6 @@ export interface PeerLink {
   readonly account: PeerAccount;
   /** The peer's present grants on this engine's memory. */
   readonly grants: GrantedRegions;
-  /** Makes progress soon: work was posted. */
-  wakeProgress(): void;
-  /** A transfer has ended; `bytes` have certainly moved. */
-  onLanded(op: "get" | "put", bytes: number): void;
   /** Asks the region's owner why its provider rejected a transfer. Undefined when the owner knows no reason. */
   explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
   /** Present where bulk travels sealed: then no one-sided access to a region is possible. */
