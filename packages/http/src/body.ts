@@ -33,6 +33,16 @@ export class BodyReader {
     timeoutMs = Number.POSITIVE_INFINITY,
   ): Promise<Uint8Array> {
     const { maxBodyBytes, maxBodyMs } = this.#limits;
+    if (request.whole !== undefined) {
+      // Node gives the body of a short request after its headers, but before the next turn.
+      await undefined;
+      const whole = wholeOf(request, maxBodyBytes);
+      if (whole !== undefined) {
+        this.#hold(whole.byteLength, client);
+        this.#release(whole.byteLength, client);
+        return whole;
+      }
+    }
     const pieces = new BodyPieces(request, maxBodyBytes, {
       withinMs: Math.min(timeoutMs, maxBodyMs),
       late: () =>
@@ -157,7 +167,7 @@ export class BodyPieces {
     this.announced = lengthOf(request);
     this.#maxBytes = maxBytes;
     this.#signal = request.signal;
-    if (this.announced !== undefined && this.announced > maxBytes) throw this.#tooLong();
+    if (this.announced !== undefined && this.announced > maxBytes) throw tooLong(maxBytes);
     this.#body = request.body();
     if (this.#body === undefined) return;
     if (this.#signal.aborted) this.#onGone();
@@ -184,12 +194,13 @@ export class BodyPieces {
     if (this.#failure !== undefined) throw this.#failure;
     if (done || value === undefined) {
       if (this.#body !== undefined && this.announced !== undefined && this.announced !== this.#length)
-        throw this.#otherLength();
+        throw otherLength(this.#length, this.announced);
       return undefined;
     }
     this.#length += value.byteLength;
-    if (this.#length > this.#maxBytes) throw this.#tooLong();
-    if (this.announced !== undefined && this.#length > this.announced) throw this.#otherLength();
+    if (this.#length > this.#maxBytes) throw tooLong(this.#maxBytes);
+    if (this.announced !== undefined && this.#length > this.announced)
+      throw otherLength(this.#length, this.announced);
     return value;
   }
 
@@ -222,17 +233,26 @@ export class BodyPieces {
     if (leftMs > 0) this.#timer = setTimeout(() => this.#onTime(pace), Math.ceil(leftMs));
     else this.stop(late());
   }
+}
 
-  #tooLong(): Refusal {
-    return new Refusal("resource_exhausted", `the body has more than ${this.#maxBytes} bytes`, 413);
-  }
+/** A body that has come already. @throws Refusal as `BodyPieces` does. */
+function wholeOf(request: HttpRequest, maxBytes: number): Uint8Array | undefined {
+  const announced = lengthOf(request);
+  if (announced !== undefined && announced > maxBytes) throw tooLong(maxBytes);
+  const whole = request.whole?.();
+  if (whole === undefined) return undefined;
+  if (whole.byteLength > maxBytes) throw tooLong(maxBytes);
+  if (announced !== undefined && whole.byteLength !== announced)
+    throw otherLength(whole.byteLength, announced);
+  return whole;
+}
 
-  #otherLength(): Refusal {
-    return new Refusal(
-      "invalid_argument",
-      `the body has ${this.#length} bytes, and its headers say ${this.announced}`,
-    );
-  }
+function tooLong(maxBytes: number): Refusal {
+  return new Refusal("resource_exhausted", `the body has more than ${maxBytes} bytes`, 413);
+}
+
+function otherLength(bytes: number, announced: number): Refusal {
+  return new Refusal("invalid_argument", `the body has ${bytes} bytes, and its headers say ${announced}`);
 }
 
 /** The length that the request announces. @throws Refusal for anything but digits. */

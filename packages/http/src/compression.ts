@@ -3,10 +3,15 @@ import type { HttpAnswer, HttpRequest } from "./exchange.ts";
 /** Less than this fits into one packet in any case. */
 const fewestBytes = 1024;
 
-/** The answer with a compressed body, where the client takes gzip and the body is text that is long enough. */
+/** Whether the body is text that is long enough. */
+export function isCompressible({ body }: HttpAnswer): boolean {
+  return typeof body === "string" && body.length >= fewestBytes;
+}
+
+/** The answer with a compressed body, where the client takes gzip. */
 export async function compressed(request: HttpRequest, answer: HttpAnswer): Promise<HttpAnswer> {
   const { status, headers, body } = answer;
-  if (typeof body !== "string" || body.length < fewestBytes) return answer;
+  if (typeof body !== "string") return answer;
   const varying = [...headers, ["vary", "accept-encoding"] as const];
   if (!takesGzip(request.header("accept-encoding") ?? "")) return { status, headers: varying, body };
   const stream = new Blob([body]).stream().pipeThrough(new CompressionStream("gzip"));

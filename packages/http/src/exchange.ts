@@ -19,6 +19,8 @@ export interface HttpRequest {
   readonly isHttp1: boolean;
   /** The address that the connection comes from, where the adapter knows it. */
   readonly address: string | undefined;
+  /** The whole body where all of it has come, which is then read; undefined where it has not, or nobody can say. */
+  whole?(): Uint8Array | undefined;
   /** The body, or undefined where the request has none. It is read once; a reader that stops early cancels it. */
   body(): BodySource | undefined;
   /** Fires when the client has gone away before its answer was complete. */

@@ -1,5 +1,7 @@
+import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import type { Socket } from "node:net";
 import type { BodySource, HttpAnswer, HttpRequest, ItemsBody } from "./exchange.ts";
 import { type HttpHandler, serverOf } from "./handler.ts";
 import type { HttpServer } from "./server.ts";
@@ -36,20 +38,46 @@ export function toNodeHandler(handler: HttpHandler): NodeHandler {
   };
 }
 
+const ignore = () => {};
+
+/**
+ * The end of each connection of HTTP/1, as a signal that all its requests share: a client goes away by it alone. A
+ * request that has been answered listens no more.
+ */
+const ends = new WeakMap<Socket, AbortController>();
+
+function endOf(socket: Socket): AbortController {
+  let end = ends.get(socket);
+  if (end === undefined) {
+    end = new AbortController();
+    // Each request in a pipeline may listen.
+    setMaxListeners(0, end.signal);
+    ends.set(socket, end);
+    const gone = end;
+    if (socket.destroyed) gone.abort();
+    else socket.once("close", () => gone.abort());
+  }
+  return end;
+}
+
 async function serve(
   server: HttpServer,
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ): Promise<void> {
-  const gone = new AbortController();
-  let isAnswered = false;
-  // The request closes as soon as its body has been read, long before the answer.
-  response.once("close", () => {
-    if (!isAnswered) gone.abort();
-  });
   // The response reports the same failure by "close".
-  request.on("error", () => {});
-  response.on("error", () => {});
+  request.on("error", ignore);
+  response.on("error", ignore);
+  let isAnswered = false;
+  let gone: AbortController;
+  if ("stream" in request) {
+    gone = new AbortController();
+    const own = gone;
+    // The request closes as soon as its body has been read, long before the answer.
+    response.once("close", () => {
+      if (!isAnswered) own.abort();
+    });
+  } else gone = endOf(request.socket);
   const answer = await server.answer(requestOf(request, gone.signal));
   await send(answer, request, response as ServerResponse, gone.signal, server.maxStallMs);
   isAnswered = true;
@@ -58,6 +86,12 @@ async function serve(
 function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortSignal): HttpRequest {
   const { method = "", url = "", headers } = request;
   const question = url.indexOf("?");
+  const assertUnread = () => {
+    if (request.readableDidRead)
+      throw new Error(
+        "toNodeHandler: the body has been read already; mount the handler before any body parser",
+      );
+  };
   return {
     ...{ method, signal, address: request.socket.remoteAddress, isHttp1: request.httpVersionMajor === 1 },
     path: question === -1 ? url : url.slice(0, question),
@@ -66,11 +100,13 @@ function requestOf(request: IncomingMessage | Http2ServerRequest, signal: AbortS
       const value = headers[name] ?? (name === "host" ? headers[":authority"] : undefined);
       return Array.isArray(value) ? value.join(", ") : value;
     },
+    whole() {
+      if ("stream" in request || !request.complete) return undefined;
+      assertUnread();
+      return (request.read() as Buffer | null) ?? new Uint8Array();
+    },
     body() {
-      if (request.readableDidRead)
-        throw new Error(
-          "toNodeHandler: the body has been read already; mount the handler before any body parser",
-        );
+      assertUnread();
       return new NodeBody(request);
     },
   };
@@ -138,9 +174,11 @@ async function send(
   }
   if (body !== undefined && !isStream) fields["content-length"] = String(Buffer.byteLength(body));
   response.writeHead(status, fields);
-  // Over HTTP/2 the event of the response waits for the end of the request.
-  const sent = "stream" in request ? request.stream : response;
-  sent.once("finish", () => endRequest(request));
+  if (!request.complete) {
+    // Over HTTP/2 the event of the response waits for the end of the request.
+    const sent = "stream" in request ? request.stream : response;
+    sent.once("finish", () => endRequest(request));
+  }
   if (request.method === "HEAD" || body === undefined) response.end();
   else if (!isStream) response.end(body);
   else await sendItems(body, response, gone, maxStallMs);

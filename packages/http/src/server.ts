@@ -1,6 +1,6 @@
 import { type ItemStream, type Metadata, RpcError } from "cinnabar/standard";
 import { BodyReader } from "./body.ts";
-import { compressed } from "./compression.ts";
+import { compressed, isCompressible } from "./compression.ts";
 import { errorAnswer, Refusal } from "./errors.ts";
 import type { HttpAnswer, HttpRequest } from "./exchange.ts";
 import { headersOf, metadataOf } from "./headers.ts";
@@ -64,7 +64,7 @@ export class HttpServer {
     let answer: HttpAnswer;
     try {
       answer = await this.#route(request);
-      if (this.#options.compress) answer = await compressed(request, answer);
+      if (this.#options.compress && isCompressible(answer)) answer = await compressed(request, answer);
     } catch (error) {
       if (!(error instanceof Refusal || error instanceof RpcError)) this.#options.onError(error);
       answer = errorAnswer(error);
@@ -194,6 +194,7 @@ export class HttpServer {
           ? undefined
           : sentItems(pieces, (bytes) => this.#bodies.hold(bytes, client), items, this.#options.limits);
       const stop = new AbortController();
+      const onGone = () => call.cancel();
       const call = new StreamCall(
         form,
         (metadata) => {
@@ -203,13 +204,14 @@ export class HttpServer {
             : (made as ItemStream<unknown>);
         },
         () => {
+          request.signal.removeEventListener("abort", onGone);
           pieces?.end();
           end();
         },
       );
       // A runtime may drop the answer of a client that has gone away, and never read nor cancel its body.
-      if (request.signal.aborted) call.cancel();
-      else request.signal.addEventListener("abort", () => call.cancel(), { once: true });
+      if (request.signal.aborted) onGone();
+      else request.signal.addEventListener("abort", onGone, { once: true });
       return await call.answer();
     } catch (error) {
       end();

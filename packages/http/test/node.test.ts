@@ -107,6 +107,27 @@ describe("node:http", () => {
     expect(seen.stopped).toEqual([]);
   });
 
+  it("aborts the last call of a connection that has had others", async () => {
+    const { port, seen } = await serve();
+    const socket = await dial(port);
+    let all = "";
+    socket.setEncoding("latin1").on("data", (chunk) => {
+      all += chunk;
+    });
+    const count = 3;
+    // All at once, and the body of the last comes later than its headers.
+    const head = ping("content-length: 2\r\n").slice(0, -2);
+    socket.write(ping("content-length: 2\r\n").repeat(count) + head);
+    await expect.poll(() => statusesOf(all)).toEqual(Array(count).fill(200));
+    socket.write("{}");
+    await expect.poll(() => statusesOf(all)).toEqual(Array(count + 1).fill(200));
+    socket.write(ping("content-length: 2\r\n").replace("/ping", "/wait"));
+    await seen.waiting;
+    expect(seen.stopped).toEqual([]);
+    socket.destroy();
+    await expect.poll(() => seen.stopped).toEqual(["cancelled"]);
+  });
+
   it("leaves a body that it does not read with the client, and closes the connection soon", async () => {
     const { port } = await serve();
     const socket = await dial(port);

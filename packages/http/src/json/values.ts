@@ -179,7 +179,29 @@ function typeOf(json: unknown, wanted: unknown): string {
 
 /** A value as JSON text, on one line. `undefined` is the empty text. */
 export function jsonOfValue(value: unknown): string {
-  return value === undefined ? "" : JSON.stringify(plain(value));
+  return value === undefined ? "" : JSON.stringify(isPlain(value) ? value : plain(value));
+}
+
+/** Whether `plain` gives an equal value. Most values are so, and need no copy. */
+function isPlain(value: unknown): boolean {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+    case "undefined":
+      return true;
+    case "number":
+      return Number.isFinite(value);
+    case "object":
+      break;
+    default:
+      return false;
+  }
+  if (value === null) return true;
+  if (Array.isArray(value)) return value.every(isPlain);
+  // A class may have a form of its own.
+  if (Object.getPrototypeOf(value) !== Object.prototype) return false;
+  for (const key in value) if (!isPlain((value as Record<string, unknown>)[key])) return false;
+  return true;
 }
 
 /** The value in types that JSON has. */
