@@ -17,7 +17,7 @@ import {
 } from "../nvme/command.ts";
 import { type Admitted, admittance, type Connected, type Queue } from "../nvme/controller.ts";
 import { messageFacts } from "../nvme/identify.ts";
-import type { FusedWork, IoWork } from "../nvme/io-command.ts";
+import type { FusedWork } from "../nvme/io-command.ts";
 import { QueueState } from "../nvme/queue-state.ts";
 import {
   faultOfConnect,
@@ -30,7 +30,6 @@ import {
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import type { BoundedConnection, ConnectionBounds, Places } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
-import { SpareBuffers } from "../socket/spare-buffers.ts";
 import { bufferOf, Capsules, dataAt, keyBytes } from "./capsule-service.ts";
 import { CutBuffers } from "./cut-buffers.ts";
 
@@ -114,6 +113,12 @@ const fusedOf = (capsule: Buffer): Fused => [
 const answersOf = ([first, second]: Fused, [one, other]: readonly [Completion, Completion]): Buffer =>
   Buffer.concat([answerOf(first, one), answerOf(second, other)]);
 
+/** What is wrong with a command that sends no data, and gets so many bytes. */
+function faultOfAnswer(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {
+  if (inCapsuleBytes > 0 || (bytes > 0 && command.bytes !== bytes)) return status.sglLength;
+  return bytes > 0 && command.sglKind !== sgl.transport ? status.sglType : undefined;
+}
+
 /** A completion as bytes, with room for data behind it. */
 function answerOf(command: Command, completion: Completion, dataBytes = 0): Buffer {
   const answer = Buffer.alloc(dataAt.answer + dataBytes);
@@ -133,7 +138,6 @@ class CallQueue implements Queue {
   readonly facts = messageFacts;
   readonly peer: string;
   readonly #memory: Credit;
-  readonly #buffers = new SpareBuffers();
   readonly #answers = new CutBuffers();
   readonly #state = new QueueState();
   readonly places: Places;
@@ -195,39 +199,45 @@ class CallQueue implements Queue {
   async execute(command: Command, inCapsule: Buffer): Promise<Buffer> {
     const admitted = this.#begin(1);
     if (admitted === undefined) return answerOf(command, { status: status.notReady });
+    let takenBytes = 0;
     try {
       const work = workOf(admitted, command);
       if ("code" in work) return answerOf(command, { status: work });
-      if (work.bytes > 0 && isFromHost(command)) {
-        const fault = faultOfData(command, work.bytes, inCapsule.length, false);
-        if (fault !== undefined) return answerOf(command, { status: fault });
-        return answerOf(command, await this.#run(work.bytes, () => work.run(inCapsule), broken));
+      const { bytes } = work;
+      const isSent = bytes > 0 && isFromHost(command);
+      const answerBytes = isToHost(command) ? bytes : 0;
+      const fault = isSent
+        ? faultOfData(command, bytes, inCapsule.length, false)
+        : faultOfAnswer(command, answerBytes, inCapsule.length);
+      if (fault !== undefined) return answerOf(command, { status: fault });
+      const turn = this.#memory.take(answerBytes);
+      takenBytes = answerBytes;
+      if (turn !== undefined) await turn;
+      if (answerBytes === 0) {
+        const done = await this.#state.run(bytes, () => work.run(inCapsule), broken);
+        return answerOf(command, this.#checked(done));
       }
-      const bytes = isToHost(command) ? work.bytes : 0;
-      if (inCapsule.length > 0 || (bytes > 0 && command.bytes !== bytes))
-        return answerOf(command, { status: status.sglLength });
-      if (bytes > 0 && command.sglKind !== sgl.transport)
-        return answerOf(command, { status: status.sglType });
-      return await this.#answerWithData(command, work, bytes);
-    } finally {
-      this.#open--;
-    }
-  }
-
-  async #answerWithData(command: Command, work: IoWork, bytes: number): Promise<Buffer> {
-    const turn = this.#memory.take(bytes);
-    if (turn !== undefined) await turn;
-    const into = this.#buffers.take(bytes);
-    try {
-      const completion = await this.#run(work.bytes, () => work.run(into), broken);
+      let answer: Buffer | undefined;
+      let into: Buffer | undefined;
+      // Memory is cut when the device begins, so that neighbours in one piece are given up at about the same time.
+      const run = () => {
+        answer = this.#answers.take(dataAt.answer + answerBytes);
+        into = answer.subarray(dataAt.answer);
+        return work.run(into);
+      };
+      const completion = this.#checked(await this.#state.run(bytes, run, broken));
       const { data } = completion;
-      const answer = this.#answers.take(dataAt.answer + (data?.length ?? 0));
+      if (answer === undefined || data === undefined) return answerOf(command, completion);
+      if (data !== into) {
+        // A command of the admin queue has data of its own.
+        answer = this.#answers.take(dataAt.answer + data.length);
+        data.copy(answer, dataAt.answer);
+      }
       fillCompletion(answer, command, completion);
-      data?.copy(answer, dataAt.answer);
       return answer;
     } finally {
-      this.#memory.giveBack(bytes);
-      this.#buffers.giveBack(into);
+      if (takenBytes > 0) this.#memory.giveBack(takenBytes);
+      this.#open--;
     }
   }
 
@@ -364,7 +374,10 @@ class CallQueue implements Queue {
     work: () => Promise<T>,
     failed: T,
   ): Promise<T> {
-    const done = await this.#state.run(bytes, work, failed);
+    return this.#checked(await this.#state.run(bytes, work, failed));
+  }
+
+  #checked<T extends Completion | readonly Completion[]>(done: T | undefined): T {
     if (done === undefined) throw queueEnded();
     // The answer leaves before the end of the stream does.
     if ("isLast" in done) setImmediate(() => this.abort());

@@ -69,17 +69,16 @@ export class Access {
     return true;
   }
 
-  /** Runs work of a device, unless the state refuses it now. */
-  async run<T>(work: () => Promise<T>, refused: (why: Status) => T): Promise<T> {
+  /** Counts a command that a device works on, until `end`. Where the state refuses it now: the status, and no count. */
+  begin(): Status | undefined {
     const why = this.refusal;
-    if (why !== undefined) return refused(why);
-    this.#underWay++;
-    try {
-      return await work();
-    } finally {
-      this.#underWay--;
-      if (this.#underWay === 0) this.#wake();
-    }
+    if (why === undefined) this.#underWay++;
+    return why;
+  }
+
+  end(): void {
+    this.#underWay--;
+    if (this.#underWay === 0) this.#wake();
   }
 
   /** Resolves when no device has a command under way, or the state does not refuse commands any more. */

@@ -10,8 +10,13 @@ const deallocateBit = 1 << 9; // bit 25 of CDW12, of its upper half
 export interface IoWork {
   /** How many bytes the host sends, or gets. */
   readonly bytes: number;
-  /** Executes the command with the data that the host has sent. A read fills a buffer of its length, or makes one. */
-  run(data: Buffer): Promise<Completion>;
+  /** The status where the device fails. */
+  readonly failure: Status;
+  /**
+   * Executes the command with the data that the host has sent, or fills a buffer of the length of a read. Resolves with
+   * a status that is no success, or with nothing.
+   */
+  run(data: Buffer): Promise<Status | void>;
 }
 
 /** Two fused commands whose range lies within the device. */
@@ -25,9 +30,7 @@ export interface FusedWork {
 /** Checks a command of an I/O queue. Returns its work, or the status of its fault. */
 export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   const { opcode, entry } = command;
-  if (opcode === io.flush) {
-    return { bytes: 0, run: () => done(() => device.flush(), status.writeFault) };
-  }
+  if (opcode === io.flush) return { bytes: 0, failure: status.writeFault, run: () => device.flush() };
   if (opcode === io.datasetManagement) return datasetManagement(command, device);
   const first = uint64At(entry, 40);
   const blocks = entry.readUInt16LE(48) + 1;
@@ -38,37 +41,19 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   if (range === undefined) return status.lbaRange;
   if (isWrite && device.isReadOnly) return status.readOnly;
   const { offset, bytes } = range;
+  const failure = isWrite ? status.writeFault : status.readError;
   const fua = (control & fuaBit) !== 0;
   if (opcode === io.writeZeroes) {
     const mayTrim = (control & deallocateBit) !== 0;
-    return {
-      bytes: 0,
-      run: () => done(() => device.writeZeroes(offset, bytes, { fua, mayTrim }), status.writeFault),
-    };
+    return { bytes: 0, failure, run: () => device.writeZeroes(offset, bytes, { fua, mayTrim }) };
   }
   if (bytes > maxTransferBytes) return status.invalidField;
-  if (opcode === io.write)
-    return { bytes, run: (data) => done(() => device.write(offset, data, { fua }), status.writeFault) };
-  if (opcode === io.compare) {
-    return {
-      bytes,
-      run: async (data) => {
-        let isEqual = false;
-        const completion = await done(async () => {
-          isEqual = await device.compare(offset, data);
-        }, status.readError);
-        return completion.status !== status.success || isEqual
-          ? completion
-          : { status: status.compareFailure };
-      },
-    };
-  }
+  if (opcode === io.write) return { bytes, failure, run: (data) => device.write(offset, data, { fua }) };
+  if (opcode === io.read) return { bytes, failure, run: (into) => device.read(offset, into) };
   return {
     bytes,
-    run: (into) => {
-      const data = into.length === bytes ? into : Buffer.allocUnsafe(bytes);
-      return done(() => device.read(offset, data), status.readError, { status: status.success, data });
-    },
+    failure,
+    run: async (data) => ((await device.compare(offset, data)) ? undefined : status.compareFailure),
   };
 }
 
@@ -93,11 +78,14 @@ export function fusedWork(
     run: async (expected, data) => {
       let isEqual = true;
       // Either half may fail. Blocks may have changed only if the write fails.
-      const written = await done(async () => {
+      let written: Status = status.success;
+      try {
         isEqual = await device.compareAndWrite(offset, expected, data, { fua });
-      }, status.writeFault);
+      } catch (error) {
+        written = statusOf(error, status.writeFault);
+      }
       return isEqual
-        ? [{ status: status.success }, written]
+        ? [{ status: status.success }, { status: written }]
         : [{ status: status.compareFailure }, { status: status.fusedFailed }];
     },
   };
@@ -109,19 +97,18 @@ function datasetManagement({ entry, bytes }: Command, device: BlockDevice): IoWo
   const isDeallocate = (entry.readUInt32LE(44) & 4) !== 0;
   if (bytes < 16 * count || bytes > 4096) return status.sglLength;
   if (device.isReadOnly) return status.readOnly;
-  const run = async (data: Buffer): Promise<Completion> => {
+  const run = async (data: Buffer): Promise<Status | undefined> => {
     const ranges: { readonly offset: number; readonly bytes: number }[] = [];
     for (let at = 0; at < 16 * count; at += 16) {
       const blocks = data.readUInt32LE(at + 4);
       const range = rangeOf(device, uint64At(data, at + 8), blocks);
-      if (range === undefined) return { status: status.lbaRange };
+      if (range === undefined) return status.lbaRange;
       ranges.push(range);
     }
-    return done(async () => {
-      if (isDeallocate) for (const range of ranges) await device.trim(range.offset, range.bytes);
-    }, status.writeFault);
+    if (isDeallocate) for (const range of ranges) await device.trim(range.offset, range.bytes);
+    return undefined;
   };
-  return { bytes, run };
+  return { bytes, failure: status.writeFault, run };
 }
 
 /** Blocks as bytes; undefined where they lie beyond the device. */
@@ -134,26 +121,15 @@ function rangeOf(
   return { offset: first * device.blockBytes, bytes: blocks * device.blockBytes };
 }
 
-const succeeded: Completion = { status: status.success };
-
-/** The outcome of work: `completion`, or the status of its error. */
-async function done(
-  work: () => Promise<unknown>,
-  otherwise: Status,
-  completion = succeeded,
-): Promise<Completion> {
-  try {
-    await work();
-    return completion;
-  } catch (error) {
-    if (!(error instanceof BlockDeviceError)) return { status: status.internal };
-    const statuses: Partial<Record<BlockDeviceError["code"], Status>> = {
-      out_of_range: status.lbaRange,
-      no_space: status.capacity,
-      read_only: status.readOnly,
-      closed: status.notReady,
-      power_lost: status.notReady,
-    };
-    return { status: statuses[error.code] ?? otherwise };
-  }
+/** The status of an error of a device. */
+export function statusOf(error: unknown, otherwise: Status): Status {
+  return error instanceof BlockDeviceError ? (statuses[error.code] ?? otherwise) : status.internal;
 }
+
+const statuses: Readonly<Partial<Record<BlockDeviceError["code"], Status>>> = {
+  out_of_range: status.lbaRange,
+  no_space: status.capacity,
+  read_only: status.readOnly,
+  closed: status.notReady,
+  power_lost: status.notReady,
+};

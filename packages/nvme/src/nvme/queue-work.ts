@@ -1,12 +1,23 @@
 import { maxMessageBytes, securityProtocol } from "../authentication/messages.ts";
 import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, io, sgl } from "./command.ts";
 import type { Admitted } from "./controller.ts";
-import { maxTransferBytes, type NamespaceUsage } from "./identify.ts";
-import { type FusedWork, fusedWork, type IoWork, ioWork } from "./io-command.ts";
+import { maxTransferBytes, type Namespace, type NamespaceUsage } from "./identify.ts";
+import { type FusedWork, fusedWork, type IoWork, ioWork, statusOf } from "./io-command.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
+/** The work of a command of a queue. */
+export interface QueueWork {
+  /** How many bytes the host sends, or gets. */
+  readonly bytes: number;
+  /**
+   * Executes the command with the data that the host has sent. A read of blocks fills the buffer, which has its length;
+   * the data of other commands for the host may be a buffer of their own.
+   */
+  run(data: Buffer): Promise<Completion>;
+}
+
 /** The work of a command of a queue, for every transport, or the status of its fault. */
-export function workOf(admitted: Admitted, command: Command): IoWork | Status {
+export function workOf(admitted: Admitted, command: Command): QueueWork | Status {
   const { controller, queueId, authentication } = admitted;
   const { opcode, fabricsType, flags, nsid } = command;
   const part = fuseOf(command);
@@ -23,21 +34,33 @@ export function workOf(admitted: Admitted, command: Command): IoWork | Status {
   if (!controller.isReady) return status.sequence;
   const namespace = controller.subsystem.namespaces.get(nsid);
   if (namespace === undefined) return status.invalidNamespace;
-  const { access, device, usage } = namespace;
-  const work = access.refusal ?? ioWork(command, device);
+  const work = namespace.access.refusal ?? ioWork(command, namespace.device);
   if ("code" in work) return work;
-  return {
-    bytes: work.bytes,
-    run: (data) =>
-      access.run(
-        () => {
-          count(usage, opcode, work.bytes);
-          return work.run(data);
-        },
-        (why) => ({ status: why }),
-      ),
-  };
+  return { bytes: work.bytes, run: (data) => runOn(namespace, opcode, work, data) };
 }
+
+/** Lets the device of a namespace work, unless the access refuses it by now. */
+async function runOn(
+  { access, usage }: Pick<Namespace, "access" | "usage">,
+  opcode: number,
+  work: IoWork,
+  data: Buffer,
+): Promise<Completion> {
+  const refusal = access.begin();
+  if (refusal !== undefined) return { status: refusal };
+  try {
+    count(usage, opcode, work.bytes);
+    const fault = await work.run(data);
+    if (fault !== undefined) return { status: fault };
+    return opcode === io.read ? { status: status.success, data } : succeeded;
+  } catch (error) {
+    return { status: statusOf(error, work.failure) };
+  } finally {
+    access.end();
+  }
+}
+
+const succeeded: Completion = { status: status.success };
 
 function count(usage: NamespaceUsage, opcode: number, bytes: number): void {
   if (opcode === io.write) {
@@ -57,7 +80,7 @@ const isOfAuthentication = ({ opcode, fabricsType }: Command): boolean =>
 function authenticationWork(
   { controller, queueId, authentication }: Admitted,
   { entry, fabricsType }: Command,
-): IoWork | Status {
+): QueueWork | Status {
   const { secp, spsp0, spsp1 } = securityProtocol;
   if (authentication === undefined) return status.invalidField;
   if (entry[41] !== spsp0 || entry[42] !== spsp1 || entry[43] !== secp) return status.invalidField;
@@ -99,15 +122,17 @@ export function fusedWorkOf(
   if (!("run" in work)) return work;
   return {
     bytes: work.bytes,
-    run: (expected, data) =>
-      access.run(
-        () => {
-          count(usage, io.compare, work.bytes);
-          count(usage, io.write, work.bytes);
-          return work.run(expected, data);
-        },
-        (why) => fusedFaults([why]),
-      ),
+    run: async (expected, data) => {
+      const refusal = access.begin();
+      if (refusal !== undefined) return fusedFaults([refusal]);
+      try {
+        count(usage, io.compare, work.bytes);
+        count(usage, io.write, work.bytes);
+        return await work.run(expected, data);
+      } finally {
+        access.end();
+      }
+    },
   };
 }
 
