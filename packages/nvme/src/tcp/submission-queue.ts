@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { crc32c } from "cinnabar/native";
 import {
   type Answer,
@@ -14,6 +14,7 @@ import { adminInCapsuleBytes } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
+import { DirectSocket } from "../socket/direct-socket.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,
@@ -133,7 +134,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   static async open(options: TcpQueueOptions, signal: AbortSignal): Promise<TcpSubmissionQueue> {
     const { host, port, timeoutMs } = options;
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
-    const socket = connect({ host, port, noDelay: true });
+    const socket = DirectSocket.connect({ host, port, noDelay: true });
     const onAbort = () =>
       socket.destroy(new Error(signal.aborted ? "closed" : `no answer within ${timeoutMs} ms`));
     late.addEventListener("abort", onAbort);
