@@ -116,7 +116,11 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   async run(): Promise<void> {
     try {
       await this.#greet();
-      while (!this.#state.isGone && (await this.#next()));
+      while (!this.#state.isGone) {
+        const isTaken = this.#next();
+        // A promise for every PDU would cost as much as its work.
+        if (isTaken !== true && (isTaken === false || !(await isTaken))) break;
+      }
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
       this.#writer.write(terminationParts(pduType.c2hTermReq, error));
@@ -164,29 +168,67 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     this.#digests = { header: (digests & 1) !== 0, data: (digests & 2) !== 0 };
   }
 
-  /** Takes one PDU. False at the end of the connection. */
-  async #next(): Promise<boolean> {
-    if (this.#writer.isFull) await this.#writer.drained();
-    const head = this.#reader.take(8) ?? (await this.#reader.read(8));
-    if (head === undefined) return false;
+  /** Takes one PDU, at once where it has come. False at the end of the connection. */
+  #next(): boolean | Promise<boolean> {
+    const head = this.#writer.isFull ? undefined : this.#reader.take(8);
+    return head === undefined ? this.#nextLater() : this.#takePdu(head);
+  }
+
+  async #nextLater(): Promise<boolean> {
+    await this.#writer.drained();
+    const head = await this.#reader.read(8);
+    return head !== undefined && this.#takePdu(head);
+  }
+
+  #takePdu(head: Buffer): boolean | Promise<boolean> {
     const common = parseCommon(head);
     if (common.type === pduType.h2cTermReq) return false;
     const dataBytes = this.#dataBytes(common, head);
     const header = Buffer.allocUnsafe(common.headerBytes);
     head.copy(header);
     const restBytes = common.headerBytes - 8 + (this.#digests.header ? 4 : 0);
-    const rest = this.#reader.take(restBytes) ?? (await this.#reader.readRest(restBytes));
-    if (rest === undefined) return false;
+    const rest = this.#reader.take(restBytes);
+    return rest === undefined
+      ? this.#restLater(common, header, dataBytes, restBytes)
+      : this.#takeBody(common, header, dataBytes, rest);
+  }
+
+  async #restLater(
+    common: CommonHeader,
+    header: Buffer,
+    dataBytes: number,
+    restBytes: number,
+  ): Promise<boolean> {
+    const rest = await this.#reader.readRest(restBytes);
+    return rest !== undefined && this.#takeBody(common, header, dataBytes, rest);
+  }
+
+  /** @param rest the header from its ninth byte on, and its digest */
+  #takeBody(
+    common: CommonHeader,
+    header: Buffer,
+    dataBytes: number,
+    rest: Buffer,
+  ): boolean | Promise<boolean> {
     rest.copy(header, 8, 0, common.headerBytes - 8);
     if (this.#digests.header) {
       const digest = rest.readUInt32LE(common.headerBytes - 8);
       if (digest !== crc32c(header)) throw new FatalError(fatal.headerDigest, digest, header);
     }
     if (common.type === pduType.h2cData) return this.#takeData(common, header, dataBytes);
+    if (dataBytes === 0) return this.#takeCommand(header, noData, true);
     const data = this.#buffers.take(dataBytes);
-    if (!this.#reader.takeInto(data) && !(await this.#reader.readInto(data))) return false;
+    if (!this.#digests.data && this.#reader.takeInto(data)) return this.#takeCommand(header, data, true);
+    return this.#awaitData(header, data);
+  }
+
+  async #awaitData(header: Buffer, data: Buffer): Promise<boolean> {
+    if (!(await this.#reader.readInto(data))) return false;
     const isWhole = this.#hasDigest(data) ? await this.#isDigestRight(data) : true;
-    if (isWhole === undefined) return false;
+    return isWhole !== undefined && this.#takeCommand(header, data, isWhole);
+  }
+
+  #takeCommand(header: Buffer, data: Buffer, isWhole: boolean): boolean | Promise<boolean> {
     const command = parseCommand(header.subarray(8));
     if (this.#commands.isFull) throw new FatalError(fatal.sequence, 0, header);
     this.#commands.count();
@@ -387,6 +429,8 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
     this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests), ended);
   }
 }
+
+const noData = Buffer.alloc(0);
 
 /** The completion of a command that ended in an error of the program. */
 const broken: Completion = { status: status.internal };

@@ -271,7 +271,11 @@ export class TcpSubmissionQueue implements SubmissionQueue {
 
   async #run(): Promise<void> {
     try {
-      while (this.#reason === undefined && (await this.#next()));
+      while (this.#reason === undefined) {
+        const isTaken = this.#next();
+        // A promise for every PDU would cost as much as its work.
+        if (isTaken !== true && (isTaken === false || !(await isTaken))) break;
+      }
       this.end(new Error("the target ended the connection"));
     } catch (error) {
       this.end(error as Error);
@@ -294,22 +298,40 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     this.#writer.write(pduParts(pduType.capsuleCmd, 0, header, this.#digests, fromHost), sent.release);
   }
 
-  /** Takes one PDU. False at the end of the connection. @throws FatalError for one that is wrong. */
-  async #next(): Promise<boolean> {
+  /**
+   * Takes one PDU, at once where it has come. False at the end of the connection. @throws FatalError for one that is
+   * wrong.
+   */
+  #next(): boolean | Promise<boolean> {
     // The shortest PDU of a target has 24 bytes.
-    const head = this.#reader.take(24) ?? (await this.#reader.read(24));
-    if (head === undefined) return false;
-    // The view does not hold while a digest is awaited.
-    const header = this.#digests.header ? Buffer.from(head) : head;
+    const head = this.#reader.take(24);
+    return head === undefined ? this.#nextLater() : this.#takePdu(head);
+  }
+
+  async #nextLater(): Promise<boolean> {
+    const head = await this.#reader.read(24);
+    return head !== undefined && this.#takePdu(head);
+  }
+
+  #takePdu(header: Buffer): boolean | Promise<boolean> {
     const common = parseCommon(header);
     if (common.type === pduType.c2hTermReq)
       throw new Error(`the target ended the connection by TermReq, cause ${header.readUInt16LE(8)}`);
     const dataBytes = this.#dataBytes(common, header);
-    if (this.#digests.header) {
-      const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
-      if (digest === undefined) return false;
-      if (digest !== crc32c(header)) throw faultOf(fatal.headerDigest, digest, header, "digest of a header");
-    }
+    // The view does not hold while a digest is awaited.
+    if (this.#digests.header) return this.#takeDigest(common, Buffer.from(header), dataBytes);
+    return this.#takeBody(common, header, dataBytes);
+  }
+
+  /** Takes the digest of a header, and the rest of its PDU. */
+  async #takeDigest(common: CommonHeader, header: Buffer, dataBytes: number): Promise<boolean> {
+    const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
+    if (digest === undefined) return false;
+    if (digest !== crc32c(header)) throw faultOf(fatal.headerDigest, digest, header, "digest of a header");
+    return this.#takeBody(common, header, dataBytes);
+  }
+
+  #takeBody(common: CommonHeader, header: Buffer, dataBytes: number): boolean | Promise<boolean> {
     if (common.type === pduType.c2hData) return this.#takeData(common, header, dataBytes);
     if (common.type === pduType.r2t) this.#sendData(header);
     else this.#takeAnswer(header);
@@ -336,7 +358,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     return dataBytes;
   }
 
-  async #takeData({ flags }: CommonHeader, header: Buffer, dataBytes: number): Promise<boolean> {
+  #takeData({ flags }: CommonHeader, header: Buffer, dataBytes: number): boolean | Promise<boolean> {
     const sent = this.#sent.get(header.readUInt16LE(8));
     const into = sent?.toHost;
     if (sent === undefined || into === undefined) throw faultOf(fatal.field, 8, header, "command");
@@ -350,9 +372,15 @@ export class TcpSubmissionQueue implements SubmissionQueue {
       throw faultOf(fatal.field, 1, header, "flag of last data");
     const part = sent.isAbandoned ? Buffer.allocUnsafe(dataBytes) : into.subarray(sent.moved, end);
     sent.moved = end;
+    if (this.#digests.data || !this.#reader.takeInto(part)) return this.#awaitData(sent, part, isAnswer);
+    if (isAnswer) this.#answer(sent, succeeded);
+    return true;
+  }
+
+  async #awaitData(sent: Sent, part: Uint8Array, isAnswer: boolean): Promise<boolean> {
     sent.hold();
     try {
-      if (!this.#reader.takeInto(part) && !(await this.#reader.readInto(part))) return false;
+      if (!(await this.#reader.readInto(part))) return false;
       if (this.#digests.data) {
         const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
         if (digest === undefined) return false;
@@ -361,7 +389,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     } finally {
       sent.release();
     }
-    if (isAnswer) this.#answer(sent, { status: 0, doNotRetry: false, result: 0n });
+    if (isAnswer) this.#answer(sent, succeeded);
     return true;
   }
 
@@ -405,6 +433,9 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     );
   }
 }
+
+/** What the flag for success in the last data says. */
+const succeeded: Answer = { status: 0, doNotRetry: false, result: 0n };
 
 function faultOf(fes: number, fei: number, header: Buffer, what: string): FatalError {
   return new FatalError(fes, fei, header, `the target broke the protocol: wrong ${what}`);
