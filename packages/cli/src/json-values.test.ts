@@ -58,6 +58,8 @@ describe("a value of JSON", () => {
       { name: "a", children: [{ name: "b" }] },
     ],
     ["no number", z.nan(), "NaN", Number.NaN],
+    ["a text of base64", z.base64(), "aGk=", "aGk="],
+    ["a text of base64 for URLs", z.base64url(), "aGk", "aGk"],
   ])("is %s", async (_, schema, json, value) => {
     const told = schemaOf(schema);
     expect(valueOfJson(json, told, "input")).toEqual(value);

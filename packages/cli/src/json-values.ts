@@ -1,7 +1,13 @@
 import { readFileSync } from "node:fs";
 import type { JsonSchema } from "cinnabar/inspect";
 import { nearest } from "cinnabar/options";
-import { type JsonReading, JsonValueError, TooLong, valueOfJson as valueBy } from "cinnabar-http/json";
+import {
+  isBytes,
+  type JsonReading,
+  JsonValueError,
+  TooLong,
+  valueOfJson as valueBy,
+} from "cinnabar-http/json";
 import { UsageError } from "./command.ts";
 import { CommandError } from "./command-error.ts";
 
@@ -14,7 +20,7 @@ const reading: JsonReading = {
       if (kind in schema) throw new UsageError(`${path} is memory: give it by --bulk, not in the JSON`);
     if ("x-cinnabar-handle" in schema)
       throw new UsageError(`${path} is a handle of a region, which only a program can pass`);
-    const isFile = schema.contentEncoding === "base64" && typeof json === "string" && json.startsWith("@");
+    const isFile = isBytes(schema) && typeof json === "string" && json.startsWith("@");
     return isFile ? fileOf(json.slice(1), path) : undefined;
   },
   unknownKey(path, key, known) {

@@ -1,5 +1,5 @@
 import type { JsonSchema } from "cinnabar/inspect";
-import { resolved, Steps, schemaIn, schemasIn, TooLong } from "cinnabar-http/json";
+import { isBytes, resolved, Steps, schemaIn, schemasIn, TooLong } from "cinnabar-http/json";
 
 /** Where a value stands that does not fit, and why not. */
 interface Fault {
@@ -49,9 +49,7 @@ function faultIn(json: unknown, given: JsonSchema, around: Around): Fault | unde
 }
 
 function isBeyondJson(schema: JsonSchema): boolean {
-  return (
-    "contentEncoding" in schema || Object.keys(schema).some((keyword) => keyword.startsWith("x-cinnabar-"))
-  );
+  return isBytes(schema) || Object.keys(schema).some((keyword) => keyword.startsWith("x-cinnabar-"));
 }
 
 /** Where no alternative fits: the fault of the one that fits best, which lies deepest. */

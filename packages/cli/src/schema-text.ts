@@ -1,5 +1,5 @@
 import type { JsonSchema } from "cinnabar/inspect";
-import { schemaIn, schemasIn } from "cinnabar-http/json";
+import { isBytes, schemaIn, schemasIn } from "cinnabar-http/json";
 
 /** The most alternatives, words or members that are shown, and the most characters of a word. */
 const mostShown = 64;
@@ -20,7 +20,7 @@ export function typeText(schema: JsonSchema, depth = 0): string {
   if ("x-cinnabar-handle" in schema) return "handle";
   if (typeof schema["x-cinnabar-type"] === "string")
     return beyondJson[schema["x-cinnabar-type"]] ?? "unknown";
-  if (schema.contentEncoding === "base64") return "bytes";
+  if (isBytes(schema)) return "bytes";
   if ("const" in schema) return wordText(schema.const);
   if (Array.isArray(schema.enum)) return joined(schema.enum, wordText, " | ");
   if (typeof schema.$ref === "string")

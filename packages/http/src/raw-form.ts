@@ -1,7 +1,7 @@
 import { type JsonSchema, jsonSchemaOf } from "cinnabar/inspect";
 import type { AnyMethod, Schema } from "cinnabar/standard";
 import { holdsMemory, isVoid } from "./json/form.ts";
-import { resolved, Steps, schemaIn } from "./json/schema.ts";
+import { isBytes, resolved, Steps, schemaIn } from "./json/schema.ts";
 import type { RawMethod } from "./options.ts";
 
 /** A field that is plain bytes: held in memory, of the caller's memory, or a byte stream. */
@@ -44,7 +44,7 @@ export function rawForm(
   if (body !== undefined && bodyField === undefined)
     complain(`whose input has no bytes, bulk("read") or bulkStream("read") in the field "${body}"`);
   const fromInput = answer === undefined ? undefined : rawField(answer, inputs, "write");
-  const isOutput = answer !== undefined && outputs.get(answer)?.contentEncoding === "base64";
+  const isOutput = answer !== undefined && isBytes(outputs.get(answer) ?? {});
   const answerField: RawField | undefined =
     fromInput ?? (isOutput ? { name: answer as string, kind: "bytes" } : undefined);
   if (answer !== undefined && answerField === undefined)
@@ -71,7 +71,7 @@ function rawField(
   const stream = schema?.["x-cinnabar-bulk-stream"] as { readonly direction?: string } | undefined;
   if (region !== undefined && region.access === access) return { name, kind: "region" };
   if (stream !== undefined && stream.direction === access) return { name, kind: "stream" };
-  return access === "read" && schema?.contentEncoding === "base64" ? { name, kind: "bytes" } : undefined;
+  return access === "read" && isBytes(schema ?? {}) ? { name, kind: "bytes" } : undefined;
 }
 
 function isNumber(schema: JsonSchema | undefined): boolean {

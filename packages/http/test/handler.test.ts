@@ -1,6 +1,7 @@
 import { gunzipSync } from "node:zlib";
-import { Engine, type RpcCode } from "cinnabar";
+import { Engine, implement, type RpcCode, service, unary } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { type HttpOptions, httpHandler } from "../src/index.ts";
 import { allMethods, Greeter, greeter } from "./services.test-support.ts";
 
@@ -50,6 +51,18 @@ describe("a unary call by POST", () => {
       );
     },
   );
+
+  it("leaves a text of base64 a text", async () => {
+    const text = z.object({ plain: z.base64(), url: z.base64url() });
+    const Texts = service("texts.v1", { echo: unary({ input: text, output: text }) });
+    const handler = httpHandler({
+      services: [implement(Texts, { echo: (given) => given })],
+      allow: ["texts.v1/echo"],
+    });
+    onTestFinished(() => handler.close());
+    const json = { plain: "+/8=", url: "-_8" };
+    expect(await told(await handler(post("texts.v1/echo", json)))).toEqual({ status: 200, json });
+  });
 
   it("takes the empty message for a method without input, and answers {}", async () => {
     const { handler } = serve();

@@ -35,6 +35,8 @@ const Files = service("files.v1", {
       inode: z.bigint(),
       modified: z.date(),
       digest: bytes(),
+      label: z.base64(),
+      key: z.base64url(),
       ratio: z.number(),
       kind: z.enum(["file", "folder"]),
       tags: z.array(z.string()),
@@ -86,12 +88,14 @@ message V1StatResponse {
   optional int64 inode = 3;
   optional .google.protobuf.Timestamp modified = 4;
   optional bytes digest = 5;
-  optional double ratio = 6;
-  optional .files.V1StatResponse.Kind.Enum kind = 7;
-  repeated string tags = 8;
-  map<string, int32> counts = 9;
-  optional string mime_type = 10 [json_name = "mime-type"];
-  repeated .files.V1StatResponse.Urls urls = 11 [json_name = "URLs"];
+  optional string label = 6;
+  optional string key = 7;
+  optional double ratio = 8;
+  optional .files.V1StatResponse.Kind.Enum kind = 9;
+  repeated string tags = 10;
+  map<string, int32> counts = 11;
+  optional string mime_type = 12 [json_name = "mime-type"];
+  repeated .files.V1StatResponse.Urls urls = 13 [json_name = "URLs"];
   message Kind {
     enum Enum {
       ENUM_VALUE_UNSPECIFIED = 0;

@@ -49,6 +49,11 @@ export function resolved(schema: JsonSchema, root: JsonSchema, steps: Steps): Js
   return at;
 }
 
+/** Whether values are bytes, whose JSON is base64. zod's `z.base64()` is a text, which has the same encoding. */
+export function isBytes({ contentEncoding, format }: JsonSchema): boolean {
+  return contentEncoding === "base64" && format !== "base64";
+}
+
 /** The schema in a place that may have one; `true` and a missing schema accept any value. */
 export function schemaIn(part: unknown): JsonSchema {
   return isObject(part) ? part : {};

@@ -1,6 +1,6 @@
 import type { JsonSchema } from "cinnabar/inspect";
 import { fromBase64, toBase64 } from "./base64.ts";
-import { resolved, Steps, schemaIn, schemasIn } from "./schema.ts";
+import { isBytes, resolved, Steps, schemaIn, schemasIn } from "./schema.ts";
 
 /*
  * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the schema says where a value has
@@ -61,7 +61,7 @@ function convertBy(json: unknown, schema: JsonSchema, around: Around): unknown {
   if (type === "date") return dateOf(json, path);
   if (type === "map") return mapOf(json, schema, around);
   if (type === "set") return new Set(arrayOf(json, schema, around));
-  if (schema.contentEncoding === "base64") return bytesOf(json, path);
+  if (isBytes(schema)) return bytesOf(json, path);
   if (schema.const === "NaN" && json === "NaN") return Number.NaN;
   if (Array.isArray(json)) return arrayOf(json, schema, around);
   if (typeof json === "object" && json !== null)

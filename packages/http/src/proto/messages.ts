@@ -1,6 +1,6 @@
 import type { JsonSchema } from "cinnabar/inspect";
 import { holdsMemory } from "../json/form.ts";
-import { resolved, Steps, schemaIn } from "../json/schema.ts";
+import { isBytes, resolved, Steps, schemaIn } from "../json/schema.ts";
 import { pathStep } from "../json/values.ts";
 import { type Numbers, ProtoError } from "./lock.ts";
 import { enumValue, fieldName, jsonName, likenessOfValue, lowerCamel, namesOf, upperFirst } from "./names.ts";
@@ -190,8 +190,7 @@ export class Messages {
     const beyondJson = schema["x-cinnabar-type"];
     if (beyondJson === "bigint") return { types: ["int64"] };
     if (beyondJson === "date") return { types: [timestamp] };
-    // A text of base64 is a text.
-    if (schema.contentEncoding === "base64" && schema.format === undefined) return { types: ["bytes"] };
+    if (isBytes(schema)) return { types: ["bytes"] };
     if (type === "string") return { types: ["string"] };
     if (type === "boolean") return { types: ["bool"] };
     if (type === "integer") return { types: [...wholeNumbersFor(schema), "double"] };
@@ -295,7 +294,7 @@ function refusalOf(schema: JsonSchema): string | undefined {
     return "an object with further keys has no form in Protobuf; put them into a record";
   const isKnown =
     ["string", "boolean", "number", "integer"].includes(String(type)) || Array.isArray(schema.enum);
-  if (isKnown && (schema.contentEncoding ?? "base64") === "base64") return undefined;
+  if (isKnown && schema.contentEncoding !== "binary") return undefined;
   return "a value of any type has no form in Protobuf; give it a schema that says its type";
 }
 
