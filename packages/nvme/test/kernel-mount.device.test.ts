@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { blocksOf, root } from "../../../test/docs/pages.test-support.ts";
+import { start } from "../../cli/test/support/command-line.ts";
 import { type BlockDevice, memoryDevice, NvmeTarget, openFileDevice, serveNbd } from "../src/index.ts";
 import {
   addressOf,
@@ -167,6 +168,41 @@ describe.skipIf(!isGuest)("Linux as client of NBD", () => {
       expect(server.stats().failed).toBe(0);
     } finally {
       await run("nbd-client", "-d", "/dev/nbd0");
+    }
+  });
+});
+
+describe.skipIf(!isGuest)("Linux as client of NBD with the exports of one command", () => {
+  it("mounts two disks by their names at the same time, and is refused without one of them", async () => {
+    const path = join(folder, "several.sock");
+    const args = ["--bytes", "64MiB", "--nbd", path, "--json"];
+    const serving = start(["disk", "serve", "root.img", "data.img", ...args], { cwd: folder });
+    await serving.lines(1);
+    const disks = [
+      { device: "/dev/nbd0", name: "root.img" },
+      { device: "/dev/nbd1", name: "data.img" },
+    ];
+    for (const { device, name } of disks) await run("nbd-client", "-unix", path, device, "-name", name);
+    try {
+      await Promise.all(
+        disks.map(async ({ device, name }) => {
+          const place = join(folder, `mnt-${name}`);
+          await mkdir(place);
+          expect(await run("blockdev", "--getsize64", device)).toBe(`${64 * mib}\n`);
+          await run("mkfs.ext4", "-q", "-F", device);
+          await mounted(device, place, () => writeFile(join(place, "name"), name));
+        }),
+      );
+      for (const wrong of [[], ["-name", "other.img"]])
+        await expect(run("nbd-client", "-unix", path, "/dev/nbd2", ...wrong)).rejects.toThrow();
+    } finally {
+      for (const { device } of disks) await run("nbd-client", "-d", device);
+    }
+    serving.child.kill("SIGTERM");
+    expect(await serving.ended).toMatchObject({ status: 143, stderr: "" });
+    for (const { name } of disks) {
+      await run("e2fsck", "-fn", join(folder, name));
+      expect(await run("debugfs", "-R", "cat /name", join(folder, name))).toBe(name);
     }
   });
 });
