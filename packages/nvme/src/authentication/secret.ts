@@ -8,6 +8,8 @@ export const hashNames = ["sha256", "sha384", "sha512"] as const;
 /** A hash function of DH-HMAC-CHAP. */
 export type NvmeHash = (typeof hashNames)[number];
 
+const form = "DHHC-1";
+
 /** The lengths of their digests. */
 export const digestBytes: Readonly<Record<NvmeHash, number>> = { sha256: 32, sha384: 48, sha512: 64 };
 
@@ -26,21 +28,31 @@ export interface Secret {
  */
 export function makeSecret(hash: NvmeHash = "sha256"): string {
   if (!hashNames.includes(hash)) throw new TypeError(`makeSecret: there is no hash ${hash}`);
-  const key = randomBytes(digestBytes[hash]);
+  return keyText(form, hashNames.indexOf(hash) + 1, randomBytes(digestBytes[hash]));
+}
+
+/** A key in a form of NVMe: the number of a hash function, the key and its checksum. */
+export function keyText(name: string, hash: number, key: Buffer): string {
   const checksum = Buffer.alloc(4);
   checksum.writeUInt32LE(crc32(key));
-  return `DHHC-1:0${hashNames.indexOf(hash) + 1}:${Buffer.concat([key, checksum]).toString("base64")}:`;
+  return `${name}:0${hash}:${Buffer.concat([key, checksum]).toString("base64")}:`;
+}
+
+/** Undefined for a text of another form, or for a damaged one. */
+export function parseKeyText(name: string, text: string): { key: Buffer; hash: number } | undefined {
+  const [, given, hash, base64 = ""] = /^([\w-]+):0(\d):([A-Za-z0-9+/]+=*):$/.exec(text) ?? [];
+  const bytes = Buffer.from(base64, "base64");
+  if (given !== name || bytes.length <= 4) return undefined;
+  const key = bytes.subarray(0, -4);
+  return bytes.readUInt32LE(key.length) === crc32(key) ? { key, hash: Number(hash) } : undefined;
 }
 
 /** Undefined for text that is not a secret, or for a damaged secret. */
 export function parseSecret(text: string): Secret | undefined {
-  const [, hash, base64] = /^DHHC-1:0([0-3]):([A-Za-z0-9+/]+=*):$/.exec(text) ?? [];
-  if (hash === undefined || base64 === undefined) return undefined;
-  const bytes = Buffer.from(base64, "base64");
-  const key = bytes.subarray(0, -4);
-  if (!Object.values(digestBytes).includes(key.length)) return undefined;
-  if (bytes.readUInt32LE(key.length) !== crc32(key)) return undefined;
-  return { key, hash: hashNames[Number(hash) - 1] };
+  const parsed = parseKeyText(form, text);
+  if (parsed === undefined || parsed.hash > hashNames.length) return undefined;
+  if (!Object.values(digestBytes).includes(parsed.key.length)) return undefined;
+  return { key: parsed.key, hash: hashNames[parsed.hash - 1] };
 }
 
 /** A secret in its text form. The error does not show the given value. */
