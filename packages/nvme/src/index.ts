@@ -39,3 +39,6 @@ export {
 export type { NvmeRdmaOptions } from "./rdma/rdma-server.ts";
 export type { ConnectionCounts, ConnectionLimits } from "./socket/connection-bounds.ts";
 export type { RateCounts, RateLimits } from "./socket/pace.ts";
+export type { NvmeHostTls } from "./tls/host-side.ts";
+export { makeTlsKey } from "./tls/key.ts";
+export type { NvmeTargetTls } from "./tls/target-side.ts";

@@ -21,6 +21,8 @@ import { BlockDeviceError } from "../device/block-device.ts";
 import { accessOfStatus, type NvmeAccess } from "../nvme/access.ts";
 import { discoveryNqn } from "../nvme/command.ts";
 import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
+import { type HostTls, hostKey, hostTlsFields, type NvmeHostTls } from "../tls/host-side.ts";
+import type { PreSharedKey } from "../tls/pre-shared-key.ts";
 import { Association, type NamespaceFacts, type OpenQueue } from "./association.ts";
 import { type DiscoveredSubsystem, readDiscoveryLog } from "./discovery.ts";
 import { type Effect, HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
@@ -58,6 +60,11 @@ export interface NvmeConnectionOptions {
   readonly dataDigest?: boolean | undefined;
   /** How long a connection, and the answer to a command, may take, in milliseconds. Default: 30,000. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * TLS 1.3 with a key, for paths of NVMe/TCP alone. A target without TLS, or with another key, is not used. It needs
+   * `hostNqn`. Default: none, and nothing is encrypted.
+   */
+  readonly tls?: NvmeHostTls | undefined;
 }
 
 /** The options of `NvmeHost.connect`. */
@@ -138,10 +145,16 @@ const connectionFields = {
   headerDigest: boolean(false),
   dataDigest: boolean(false),
   timeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
-} satisfies FieldsOf<NvmeConnectionOptions>;
+} satisfies FieldsOf<Omit<NvmeConnectionOptions, "tls">>;
 
-/** Secrets are parsed when they are checked. */
-const secretFields = { secret: secretField, controllerSecret: secretField };
+/** Keys and secrets are parsed when they are checked. */
+const tlsFields = {
+  tls: {
+    resolve: (where: string, name: string, value: unknown) =>
+      resolveNested(where, name, value, hostTlsFields),
+  },
+};
+const secretFields = { ...tlsFields, secret: secretField, controllerSecret: secretField };
 
 const fields = {
   ...connectionFields,
@@ -219,6 +232,7 @@ export class NvmeHost implements AsyncDisposable {
     this.#hostId = hostIdOf(this.#hostNqn);
     const { headerDigest: header, dataDigest: data, timeoutMs } = resolved;
     const { signal } = this.#closing;
+    const { tls } = resolved;
     this.#paths = resolved.paths.map((path) => ({
       ...("url" in path
         ? {
@@ -228,7 +242,10 @@ export class NvmeHost implements AsyncDisposable {
         : {
             address: `${path.host}:${path.port}`,
             open: (entries: number) =>
-              TcpSubmissionQueue.open({ ...path, digests: { header, data }, entries, timeoutMs }, signal),
+              TcpSubmissionQueue.open(
+                { ...path, digests: { header, data }, entries, timeoutMs, tls },
+                signal,
+              ),
           }),
       association: undefined,
       formers: [],
@@ -270,15 +287,16 @@ export class NvmeHost implements AsyncDisposable {
     options: NvmeAddress & NvmeConnectionOptions,
   ): Promise<readonly DiscoveredSubsystem[]> {
     const where = "NvmeHost.discover";
-    const resolved = resolveOptions(where, options, { ...connectionFields, ...addressFields });
+    const resolved = resolveOptions(where, options, { ...connectionFields, ...addressFields, ...tlsFields });
     const { host, port, timeoutMs, hostNqn = randomNqn() } = resolved;
+    const tls = keyOf(where, resolved, discoveryNqn);
     const digests = { header: resolved.headerDigest, data: resolved.dataDigest };
     const identity = { hostNqn, hostId: hostIdOf(hostNqn), nqn: discoveryNqn };
     const { signal } = new AbortController();
     let association: Association | undefined;
     try {
       association = await Association.open(
-        (entries) => TcpSubmissionQueue.open({ host, port, digests, entries, timeoutMs }, signal),
+        (entries) => TcpSubmissionQueue.open({ host, port, digests, entries, timeoutMs, tls }, signal),
         { identity, queues: 0, queueDepth: 1, keepAliveMs: 0 },
         signal,
       );
@@ -561,7 +579,24 @@ function resolveHost(options: NvmeHostOptions) {
     throw new TypeError(`${where}: controllerSecret needs secret: a target proves itself to hosts that did`);
   if (resolved.secret !== undefined && resolved.hostNqn === undefined)
     throw new TypeError(`${where}: secret needs hostNqn, by which targets know it`);
-  return resolved;
+  const engine = resolved.paths.findIndex((path) => "url" in path);
+  if (resolved.tls !== undefined && engine >= 0)
+    throw new TypeError(
+      `${where}: tls is for paths of NVMe/TCP, and paths[${engine}] is that of an engine, which has security of its own`,
+    );
+  return { ...resolved, tls: keyOf(where, resolved, resolved.nqn) };
+}
+
+/** The key of this host for a subsystem. */
+function keyOf(
+  where: string,
+  { tls, hostNqn }: { readonly tls: HostTls | undefined; readonly hostNqn: string | undefined },
+  subsystemNqn: string,
+): PreSharedKey | undefined {
+  if (tls === undefined) return undefined;
+  if (hostNqn === undefined)
+    throw new TypeError(`${where}: tls needs hostNqn, by which targets know the key`);
+  return hostKey(where, tls, { hostNqn, subsystemNqn });
 }
 
 const randomNqn = (): string => `nqn.2014-08.org.nvmexpress:uuid:${randomUUID()}`;

@@ -1,7 +1,7 @@
-import { constants } from "node:crypto";
 import type { Duplex } from "node:stream";
-import type { Server, TLSSocket, TlsOptions } from "node:tls";
-import { type FieldsOf, maxTimeoutMs, type PemSource, pem, type Resolved, required } from "cinnabar/options";
+import type { TlsOptions } from "node:tls";
+import { type FieldsOf, type PemSource, pem, type Resolved, required } from "cinnabar/options";
+import { TlsAcceptor } from "../socket/tls-acceptor.ts";
 
 /** The certificates of an NBD server. Functions are called by `serveNbd` and by `reloadTls`. */
 export interface NbdTlsOptions {
@@ -29,17 +29,13 @@ export const tlsFields = {
 export class TlsUpgrade {
   readonly #where: string;
   readonly #sources: Resolved<typeof tlsFields>;
-  #options: TlsOptions = {};
-  /**
-   * Servers without a handshake. The event of a server does not name its connection, so each server has one at a time.
-   */
-  #servers: Server[] = [];
+  #acceptor: TlsAcceptor;
 
   /** @throws as `reload`. */
   constructor(where: string, sources: Resolved<typeof tlsFields>) {
     this.#where = where;
     this.#sources = sources;
-    this.reload();
+    this.#acceptor = this.#read();
   }
 
   /**
@@ -48,44 +44,15 @@ export class TlsUpgrade {
    * @throws TypeError where OpenSSL cannot use them; what functions that read them throw. The former ones hold then.
    */
   reload(): void {
-    const options = this.#read();
-    try {
-      this.#servers = [serverOf(options)];
-    } catch (cause) {
-      const { message } = cause as Error;
-      throw new TypeError(`${this.#where}: tls: OpenSSL cannot use the certificates: ${message}`, { cause });
-    }
-    this.#options = options;
+    this.#acceptor = this.#read();
   }
 
-  /**
-   * The connection over TLS, when the client's proof is complete. Undefined if the proof fails or the client has gone.
-   */
-  async accept(socket: Duplex): Promise<Duplex | undefined> {
-    // A destroyed socket emits no more events.
-    if (socket.destroyed) return undefined;
-    // A reload replaces the array, and so drops the servers with the former certificates.
-    const servers = this.#servers;
-    const server = servers.pop() ?? serverOf(this.#options);
-    return new Promise((resolve) => {
-      const settle = (secured?: TLSSocket) => {
-        server.removeAllListeners("secureConnection").removeAllListeners("tlsClientError");
-        servers.push(server);
-        resolve(secured);
-      };
-      server.once("secureConnection", (secured) => {
-        secured.on("error", () => {}); // "close" follows
-        settle(secured);
-      });
-      server.once("tlsClientError", (_, refused) => {
-        refused.on("error", () => {});
-        settle();
-      });
-      server.emit("connection", socket);
-    });
+  /** As `TlsAcceptor.accept`, with the certificates of this moment. */
+  accept(socket: Duplex): Promise<Duplex | undefined> {
+    return this.#acceptor.accept(socket);
   }
 
-  #read(): TlsOptions {
+  #read(): TlsAcceptor {
     const { cert, key, ca, crl } = this.#sources;
     const where = this.#where;
     if (ca === undefined && crl !== undefined)
@@ -94,22 +61,19 @@ export class TlsUpgrade {
     // Without any authority, Node would trust those of the system.
     if (authorities?.every((one) => !one.includes("-----BEGIN")))
       throw new TypeError(`${where}: tls.ca has no certificate in PEM`);
-    return {
+    const options: TlsOptions = {
       cert: [...cert()],
       key: [...key()],
       ...(authorities === undefined ? {} : { ca: [...authorities], requestCert: true }),
       ...(crl === undefined ? {} : { crl: [...crl()] }),
-      // This is explicit, since the environment can turn the default off.
-      rejectUnauthorized: true,
       // NBD requires it.
       minVersion: "TLSv1.2",
-      // A ticket would keep the trust of an earlier moment.
-      secureOptions: constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION,
-      // The time limit is that of NBD's handshake.
-      handshakeTimeout: maxTimeoutMs,
     };
+    try {
+      return new TlsAcceptor(options);
+    } catch (cause) {
+      const { message } = cause as Error;
+      throw new TypeError(`${where}: tls: OpenSSL cannot use the certificates: ${message}`, { cause });
+    }
   }
 }
-
-/** `node:tls` loads at first use: a server without certificates does not need it. */
-const serverOf = (options: TlsOptions): Server => process.getBuiltinModule("node:tls").createServer(options);

@@ -1,5 +1,6 @@
 import { randomBytes, randomInt } from "node:crypto";
 import type { ControllerAuthentication } from "../authentication/controller-side.ts";
+import type { Ends } from "../authentication/responses.ts";
 import type { Places } from "../socket/connection-bounds.ts";
 import type { Pace } from "../socket/pace.ts";
 import {
@@ -51,6 +52,11 @@ export interface Queue {
   readonly facts: TransportFacts;
   /** The address that the host has reached. Undefined if the discovery service does not list such addresses. */
   readonly place?: Place | undefined;
+  /**
+   * The host and the subsystem that the key of its TLS belongs to. `none`: the connection has no TLS, at a target whose
+   * hosts have keys.
+   */
+  readonly tls?: Ends | "none" | undefined;
   /** The places of its server. Each connected queue takes one. */
   readonly places: Places;
   /** Takes a place for this queue. False: all are taken, or the queue has ended. */

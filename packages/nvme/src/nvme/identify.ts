@@ -25,6 +25,8 @@ export interface Place {
   readonly transport: "tcp" | "rdma";
   readonly host: string;
   readonly port: number;
+  /** Undefined where the place has no TLS. */
+  readonly tls?: "required" | "optional" | undefined;
 }
 
 /** Data that a command of an admin queue, and Connect, may carry in its capsule. */
@@ -169,11 +171,15 @@ export function discoveryLog(nqns: readonly string[], places: readonly Place[]):
   const data = Buffer.alloc(1024 * (1 + records.length));
   data.writeBigUInt64LE(1n, 0);
   data.writeBigUInt64LE(BigInt(records.length), 8);
-  for (const [index, { transport, host, port, portId, nqn }] of records.entries()) {
+  for (const [index, { transport, host, port, tls, portId, nqn }] of records.entries()) {
     const at = 1024 * (index + 1);
     data.writeUInt8(transport === "tcp" ? 3 : 1, at);
     data.writeUInt8(host.includes(":") ? 2 : 1, at + 1);
     data.writeUInt8(2, at + 2);
+    if (tls !== undefined) {
+      data.writeUInt8(tls === "required" ? 1 : 2, at + 3); // TREQ: a secure channel is required, or not
+      data.writeUInt8(2, at + 768); // by TLS 1.3
+    }
     data.writeUInt16LE(portId, at + 4);
     data.writeUInt16LE(0xffff, at + 6);
     data.writeUInt16LE(32, at + 8);

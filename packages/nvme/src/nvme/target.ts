@@ -2,6 +2,7 @@ import { createHash, randomBytes, randomInt } from "node:crypto";
 import {
   type Complete,
   checkedBy,
+  type Field,
   fail,
   integer,
   list,
@@ -25,6 +26,8 @@ import {
 import { Paces, type RateCounts, type RateLimits, rateFields } from "../socket/pace.ts";
 import { SocketServer } from "../socket/socket-server.ts";
 import { TcpQueue } from "../tcp/queue.ts";
+import { TlsConnection } from "../tcp/tls-connection.ts";
+import { type NvmeTargetTls, TargetKeys, targetTlsFields } from "../tls/target-side.ts";
 import { Access, accesses, type NvmeAccess } from "./access.ts";
 import { type AdmittedHosts, admittedHosts, type NvmeAdmittedHost } from "./admitted-hosts.ts";
 import { type Command, discoveryNqn, nqnAt } from "./command.ts";
@@ -90,6 +93,11 @@ export interface NvmeTargetOptions extends NvmeTargetBase {
   readonly host?: string | undefined;
   /** The TCP port; 0 takes a free one. Default: 4420. */
   readonly port?: number | undefined;
+  /**
+   * TLS 1.3 of NVMe/TCP, with a key for each host. A host that has a key connects with it alone, and only as itself. It
+   * is not for NVMe/RDMA and calls. Default: none, and nothing is encrypted.
+   */
+  readonly tls?: NvmeTargetTls | undefined;
 }
 
 /** A subsystem whose fields were checked. */
@@ -139,10 +147,18 @@ const baseFields = {
   maxConnections: integer(2, 65_536, 256),
 };
 
+const keysField: Field<TargetKeys> = {
+  resolve(where, name, value) {
+    const { keys, allowPlaintext } = resolveNested(where, name, value, targetTlsFields);
+    return new TargetKeys(keys, allowPlaintext);
+  },
+};
+
 const fields = {
   ...baseFields,
   host: text(1, 255),
   port: integer(0, 65_535, 4420),
+  tls: keysField,
 };
 
 /** What hosts have asked of a namespace since the target began. Hosts see the sums as SMART data. */
@@ -180,6 +196,7 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #connection: RdmaServerOptions;
   readonly #maxIoQueues: number;
   readonly #advertised: readonly Place[] | undefined;
+  readonly #keys: TargetKeys | undefined;
   readonly #calls: ConnectionBounds;
   readonly #paces: Paces;
   readonly #rdmaServers: RdmaServer[] = [];
@@ -194,17 +211,24 @@ export class NvmeTarget implements AsyncDisposable {
     subsystems: ReadonlyMap<string, Served>,
     limits: Complete<Omit<NvmeTargetBase, "subsystems" | "advertise" | keyof RateLimits>> & RateLimits,
     advertised: readonly Place[] | undefined,
+    keys?: TargetKeys,
   ) {
     const { maxBytesPerConnection: maxBytes, maxIoQueues } = limits;
     this.#advertised = advertised;
+    this.#keys = keys;
     const connect = (queue: Queue, command: Command, data: Buffer) => this.#connect(queue, command, data);
     this.#subsystems = subsystems;
     for (const { namespaces } of subsystems.values())
       for (const { device } of namespaces.values()) this.#sizes.set(device, device.bytes);
-    this.#server = new SocketServer(
-      limits,
-      (socket, admission) => new TcpQueue(socket, connect, maxBytes, admission),
-    );
+    this.#server = new SocketServer(limits, (socket, admission) => {
+      const options = { connect, maxBytes, admission };
+      if (keys === undefined) return new TcpQueue(socket, options);
+      return new TlsConnection(socket, keys, (over) =>
+        "ends" in over
+          ? new TcpQueue(over.socket, { ...options, tls: over.ends })
+          : new TcpQueue(socket, { ...options, tls: "none" }, over),
+      );
+    });
     this.#maxIoQueues = maxIoQueues;
     this.#calls = new ConnectionBounds(limits);
     this.#paces = new Paces(limits);
@@ -222,8 +246,10 @@ export class NvmeTarget implements AsyncDisposable {
     const where = "NvmeTarget.listen";
     const resolved = resolveOptions(where, options, fields);
     const subsystems = servedOf(where, resolved.subsystems);
-    const target = new NvmeTarget(subsystems, resolved, resolved.advertise);
-    const { host = "127.0.0.1", port } = resolved;
+    const { host = "127.0.0.1", port, tls } = resolved;
+    for (const subsystem of [discoverySubsystem, ...subsystems.values()])
+      tls?.check(where, subsystem.nqn, (hostNqn) => isAdmitted(subsystem, hostNqn));
+    const target = new NvmeTarget(subsystems, resolved, resolved.advertise, tls);
     const address = await target.#server.listen(where, { host, port });
     if (typeof address !== "string") target.#address = address;
     return target;
@@ -364,6 +390,12 @@ export class NvmeTarget implements AsyncDisposable {
     const subsystem = nqn === undefined ? undefined : this.#find(nqn);
     if (subsystem === undefined) return refuse(status.connectParameters, 256 | inData);
     if (!isAdmitted(subsystem, host)) return refuse(status.hostNotAllowed);
+    const { tls } = queue;
+    // Without TLS anybody could claim the name of a host that has a key.
+    if (tls === "none" ? this.#keys?.has(host) : tls !== undefined && tls.hostNqn !== host)
+      return refuse(status.hostNotAllowed);
+    if (tls !== undefined && tls !== "none" && tls.subsystemNqn !== nqn)
+      return refuse(status.connectParameters, 256 | inData);
     const proof = subsystem.hosts === "any" ? undefined : subsystem.hosts.get(host);
     const facts = { nqn: host, id: data.toString("hex", 0, 16) };
     const controllerId = data.readUInt16LE(16);
@@ -412,7 +444,9 @@ export class NvmeTarget implements AsyncDisposable {
       .filter((one) => isAdmitted(one, host.nqn))
       .map(({ nqn }) => nqn);
     const place: Place = queue.place ?? { transport: "tcp", ...this.#address };
-    const places = place.transport === "tcp" ? (this.#advertised ?? [place]) : [place];
+    const tls = this.#keys && (this.#keys.allowsPlaintext ? ("optional" as const) : ("required" as const));
+    const places =
+      place.transport === "tcp" ? (this.#advertised ?? [place]).map((one) => ({ ...one, tls })) : [place];
     const discovery = { places, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       ...{ keepAliveMs, adminQueue: queue, maxIoQueues: this.#maxIoQueues },
@@ -433,9 +467,7 @@ export class NvmeTarget implements AsyncDisposable {
   }
 
   #find(nqn: string): Served | undefined {
-    return nqn === discoveryNqn
-      ? { ...factsOf(discoveryNqn, [], undefined), hosts: "any" }
-      : this.#subsystems.get(nqn);
+    return nqn === discoveryNqn ? discoverySubsystem : this.#subsystems.get(nqn);
   }
 }
 
@@ -468,3 +500,5 @@ function factsOf(
     });
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
 }
+
+const discoverySubsystem: Served = { ...factsOf(discoveryNqn, [], undefined), hosts: "any" };

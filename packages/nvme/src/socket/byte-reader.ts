@@ -83,6 +83,13 @@ export class ByteReader {
     return this.#held >= bytes || (await this.#has(bytes)) ? this.take(bytes) : undefined;
   }
 
+  /** As `read`, and the bytes stay. */
+  async peek(bytes: number): Promise<Buffer | undefined> {
+    if (this.#held < bytes && !(await this.#has(bytes))) return undefined;
+    if ((this.#chunks[0] as Buffer).length - this.#taken < bytes) this.#join();
+    return this.#chunks[0]?.subarray(this.#taken, this.#taken + bytes);
+  }
+
   /** As `read`, for the rest of a message after its head. */
   async readRest(bytes: number): Promise<Buffer | undefined> {
     this.#isWithinBody = true;

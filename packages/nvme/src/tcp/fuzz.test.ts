@@ -29,9 +29,8 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
   for (let tried = 0; tried < messages; ) {
     const socket = new FakeSocket();
     const queueId = next(2);
-    const queue = new TcpQueue(
-      socket,
-      async (own) => {
+    const queue = new TcpQueue(socket, {
+      connect: async (own) => {
         const adminQueue = queueId === 0 ? own : bareQueue();
         const place = { transport: "tcp" as const, host: "127.0.0.1", port: 4420 };
         const discovery = { places: [place], nqns: [] };
@@ -45,9 +44,9 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
         );
         return { controller, queueId, entries: 32 };
       },
-      2 ** 20,
-      { places: somePlaces(), admit: () => true },
-    );
+      maxBytes: 2 ** 20,
+      admission: { places: somePlaces(), admit: () => true },
+    });
     const run = queue.run();
     const digests = { header: next(2) === 0, data: next(2) === 0 };
     const pdu = (type: number, flags: number, header: Buffer, data?: Buffer) =>

@@ -15,7 +15,7 @@ import {
   workOf,
 } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
-import { ByteReader } from "../socket/byte-reader.ts";
+import { ByteReader, maxHeldBytes } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
 import type { Places } from "../socket/connection-bounds.ts";
 import { Credit } from "../socket/credit.ts";
@@ -56,9 +56,18 @@ interface Arrived {
   readonly isWhole: boolean;
 }
 
+export interface TcpQueueOptions {
+  readonly connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
+  /** Memory for the data of its commands. */
+  readonly maxBytes: number;
+  readonly admission: Admission;
+  readonly tls?: Queue["tls"];
+}
+
 /** One queue of a controller: a connection of NVMe/TCP, the target's side. */
 export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   readonly facts = messageFacts;
+  readonly tls: Queue["tls"];
   readonly #socket: Duplex;
   readonly #reader: ByteReader;
   readonly #writer: ByteWriter;
@@ -74,15 +83,17 @@ export class TcpQueue implements Connection, Queue, Transport<Arrived> {
   readonly #admission: Admission;
   readonly #commands: QueueCommands<Arrived>;
 
+  /** @param reader that of a connection whose first bytes were looked at */
   constructor(
     socket: Duplex,
-    connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>,
-    maxBytes: number,
-    admission: Admission,
+    { connect, maxBytes, admission, tls }: TcpQueueOptions,
+    reader = new ByteReader(socket),
   ) {
     this.#socket = socket;
     this.#admission = admission;
-    this.#reader = new ByteReader(socket);
+    this.tls = tls;
+    this.#reader = reader;
+    this.#reader.maxHeldBytes = maxHeldBytes;
     this.#writer = new ByteWriter(socket);
     this.#connect = connect;
     this.#memory = new Credit(Math.max(maxBytes, maxTransferBytes));

@@ -15,6 +15,8 @@ import { status } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
 import { DirectSocket } from "../socket/direct-socket.ts";
+import { secure } from "../tls/host-side.ts";
+import type { PreSharedKey } from "../tls/pre-shared-key.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,
@@ -39,6 +41,8 @@ export interface TcpQueueOptions {
   readonly entries: number;
   /** How long a connection, and the answer to a command, may take, in milliseconds. */
   readonly timeoutMs: number;
+  /** The key of TLS. Undefined: the connection is without TLS. */
+  readonly tls?: PreSharedKey | undefined;
 }
 
 /** A command that was sent. */
@@ -121,18 +125,19 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   #markLost: (reason: Error) => void = () => {};
   #sweeper: NodeJS.Timeout | undefined;
 
-  private constructor(socket: Socket, { entries, timeoutMs }: TcpQueueOptions) {
+  /** @param secured the connection over TLS, or the socket itself */
+  private constructor(socket: Socket, secured: Socket, { entries, timeoutMs }: TcpQueueOptions) {
     this.#socket = socket;
-    this.#reader = new ByteReader(socket);
-    this.#writer = new ByteWriter(socket);
+    this.#reader = new ByteReader(secured);
+    this.#writer = new ByteWriter(secured);
     this.#timeoutMs = timeoutMs;
     this.#ids = new CommandIds(entries - 1);
     this.lost = new Promise((resolve) => (this.#markLost = resolve));
   }
 
-  /** Connects and agrees on digests. @throws Error with the reason. */
+  /** Connects, begins TLS where it has a key, and agrees on digests. @throws Error with the reason. */
   static async open(options: TcpQueueOptions, signal: AbortSignal): Promise<TcpSubmissionQueue> {
-    const { host, port, timeoutMs } = options;
+    const { host, port, timeoutMs, tls } = options;
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
     const socket = DirectSocket.connect({ host, port, noDelay: true });
     const onAbort = () =>
@@ -143,8 +148,13 @@ export class TcpSubmissionQueue implements SubmissionQueue {
       await once(socket, "connect");
       let failure: Error | undefined;
       socket.on("error", (error) => (failure = error)); // "close" follows
-      const queue = new TcpSubmissionQueue(socket, options);
-      await queue.#greet(options.digests).catch((error: unknown) => {
+      const greeted = async () => {
+        const secured = tls === undefined ? socket : await secure(socket, tls);
+        const queue = new TcpSubmissionQueue(socket, secured, options);
+        await queue.#greet(options.digests);
+        return queue;
+      };
+      const queue = await greeted().catch((error: unknown) => {
         throw failure ?? error;
       });
       queue.#start();
