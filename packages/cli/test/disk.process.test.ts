@@ -334,7 +334,77 @@ describe("cinnabar disk serve", () => {
     await running.ended;
   });
 
+  it("demands TLS of every host, with the key of a file, unless plain text is allowed", async () => {
+    const made = await cinnabar(["disk", "secret", "--tls", "host.tlskey"], { cwd: folder });
+    expect(made).toEqual({ status: 0, stdout: "wrote host.tlskey\n", stderr: "" });
+    expect((await stat(join(folder, "host.tlskey"))).mode & 0o777).toBe(0o600);
+    const key = (await readFile(join(folder, "host.tlskey"), "utf8")).trim();
+    const [nqn, hostNqn] = ["nqn.2026-11.test:disk", "nqn.2026-11.test:friend"];
+    const args = ["--nvme-tcp", "0.0.0.0:0", "--tls-key", `${hostNqn}=host.tlskey`, "--nqn", nqn, "--json"];
+    const running = start(["disk", "serve", "tls.img", "--bytes", "1MiB", ...args], { cwd: folder });
+    const port = (await serving(running)).nvmeTcp[0]?.port as number;
+    const options = { nqn, hostNqn, paths: [{ host: "127.0.0.1", port }] };
+    await expect(NvmeHost.connect(options)).rejects.toThrow("no path to");
+    await using host = await NvmeHost.connect({ ...options, tls: { key } });
+    await host.namespaces[0]?.write(0, Buffer.alloc(4096, 1));
+    await host.close();
+    running.child.kill("SIGTERM");
+    await running.ended;
+
+    const open = ["--allow-plaintext", "--allow-host", "any"];
+    const both = start(["disk", "serve", "tls.img", ...args, ...open], { cwd: folder });
+    const plainPort = (await serving(both)).nvmeTcp[0]?.port as number;
+    const paths = [{ host: "127.0.0.1", port: plainPort }];
+    await expect(NvmeHost.connect({ nqn, hostNqn, paths })).rejects.toThrow("does not admit this host");
+    await using plain = await NvmeHost.connect({ nqn, paths });
+    expect(await plain.namespaces[0]?.compare(0, Buffer.alloc(4096, 1))).toBe(true);
+    await plain.close();
+    both.child.kill("SIGTERM");
+    await both.ended;
+  });
+
+  const withKey = ["t.img", "--bytes", "1MiB", "--nvme-tcp", "127.0.0.1:0", "--tls-key"];
+
   it.each<[string, readonly string[], number, RegExp]>([
+    ["a key of TLS in no form", [...withKey, "a.key"], 2, /--tls-key must be NQN=FILE/],
+    [
+      "two keys for one host",
+      [...withKey, "nqn.a=a", "--tls-key", "nqn.a=b"],
+      2,
+      /two of --tls-key are for nqn\.a/,
+    ],
+    ["a key of TLS that is missing", [...withKey, "nqn.a=none.key"], 1, /--tls-key: ENOENT/],
+    [
+      "a key of TLS in a file of others",
+      [...withKey, "nqn.a=t.img"],
+      1,
+      /must be a key for TLS as makeTlsKey gives it/,
+    ],
+    [
+      "a key of TLS for no door",
+      ["t.img", "--nbd", "t.sock", "--tls-key", "nqn.a=a"],
+      2,
+      /--tls-key needs --nvme-tcp/,
+    ],
+    [
+      "plain text for all",
+      ["t.img", "--nvme-tcp", "127.0.0.1:0", "--allow-plaintext"],
+      2,
+      /--allow-plaintext needs --tls-key/,
+    ],
+    ["TLS without a key", ["t.img", "--nvme-tcp", "127.0.0.1:0", "--tls"], 2, /--tls is for secret/],
+    [
+      "plain text for others without hosts",
+      ["t.img", "--nvme-tcp", "0.0.0.0:0", "--tls-key", "nqn.a=a", "--allow-plaintext"],
+      2,
+      /give --allow-host/,
+    ],
+    [
+      "a device of others beside TLS without hosts",
+      [...withKey, "nqn.a=a", "--nvme-rdma", "10.0.0.7:0"],
+      2,
+      /give --allow-host/,
+    ],
     ["no door", ["a.img"], 2, /give --nvme-tcp, --nvme-rdma or --nbd/],
     ["no file", ["--nbd", "a.sock"], 2, /expected serve and one FILE or several, or secret and one FILE/],
     ["an address of others without hosts", ["a.img", "--nvme-tcp", "0.0.0.0:0"], 2, /give --allow-host/],

@@ -25,7 +25,7 @@ import type { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar disk serve FILE… [--nvme-tcp HOST:PORT…] [--nvme-rdma HOST:PORT…]
        [--nbd PATH|HOST:PORT…] [OPTION…]
-       cinnabar disk secret FILE
+       cinnabar disk secret FILE [--tls]
 
 serve: serves files, or block special files, as disks: to hosts of NVMe/TCP and
 NVMe/RDMA, such as Linux, and to clients of NBD. Several files are the namespaces
@@ -35,8 +35,8 @@ and bytes in a second, errors and connections: on a terminal in one line that
 changes, elsewhere in a line for each interval in which something happened. Needs
 the package cinnabar-nvme.
 
-secret: makes FILE with a new secret for a host of NVMe. This user alone may read
-it. It never overwrites a file.
+secret: makes FILE with a new secret for a host of NVMe, or with --tls a new key for
+TLS. This user alone may read it. It never overwrites a file.
 
   --nvme-tcp HOST:PORT  Listens for hosts of NVMe/TCP. Their usual port is 4420;
                         0 takes a free one. Repeatable.
@@ -57,6 +57,10 @@ it. It never overwrites a file.
                         addresses are those of loopback. Elsewhere it must be given.
                         With FILE the host must prove the secret in the first line
                         of FILE; by that in a second line the disk proves itself.
+  --tls-key NQN=FILE    Hosts of NVMe/TCP must use TLS. This one has the key in the first
+                        line of FILE. Repeatable. Without --allow-host these hosts alone
+                        may connect.
+  --allow-plaintext     Hosts of NVMe/TCP without a --tls-key may connect without TLS.
   --nqn NQN             The name of the disk for hosts of NVMe. Default: made of
                         the names of this machine and of FILE.
   --name NAME           The name of a disk for clients of NBD: the first one for the
@@ -99,6 +103,9 @@ const options = {
   "nbd-ca": { type: "string" },
   "nbd-crl": { type: "string" },
   "allow-host": { type: "string", multiple: true, default: [] as string[] },
+  "tls-key": { type: "string", multiple: true, default: [] as string[] },
+  "allow-plaintext": { type: "boolean", default: false },
+  tls: { type: "boolean", default: false },
   nqn: { type: "string" },
   name: { type: "string", multiple: true, default: [] as string[] },
   uuid: { type: "string" },
@@ -132,8 +139,9 @@ export const disk: Command = {
       throw new UsageError("expected serve and one FILE or several, or secret and one FILE");
     if (verb === "secret") {
       if (files.length > 1) throw new UsageError("expected secret and one FILE");
-      return untilEnded("disk", terminal, () => makeSecretFile(file, terminal));
+      return untilEnded("disk", terminal, () => makeSecretFile(file, values.tls, terminal));
     }
+    if (values.tls) throw new UsageError("--tls is for secret: give serve a --tls-key for each host");
     return untilEnded("disk", terminal, async ({ signal }) => {
       const plan = planOf(files, values);
       const nvme = await loadNvme();
@@ -190,6 +198,7 @@ interface Plan {
   readonly nbdTls: NbdTlsOptions | undefined;
   /** Each `NQN` or `NQN=FILE`. */
   readonly hosts: readonly string[] | "any";
+  readonly nvmeTls: NvmeTls | undefined;
   readonly nqn: string;
   /** The names of the disks for clients of NBD. */
   readonly names: readonly string[];
@@ -205,6 +214,13 @@ interface Plan {
     readonly maxOperationsPerSecond: number | undefined;
   };
   readonly everyMs: number;
+}
+
+/** TLS of NVMe/TCP. */
+interface NvmeTls {
+  /** Files with keys, by the NQNs of their hosts. */
+  readonly files: ReadonlyMap<string, string>;
+  readonly allowPlaintext: boolean;
 }
 
 interface Address {
@@ -237,8 +253,11 @@ function planOf(files: readonly string[], values: Values): Plan {
   if (nvmeDoors.length + nbd.length === 0)
     throw new UsageError("give --nvme-tcp, --nvme-rdma or --nbd, or several of them");
   const nbdTls = nbdTlsOf(values);
+  const nvmeTls = nvmeTlsOf(values);
+  const withKeys = nvmeTls === undefined || nvmeTls.allowPlaintext ? undefined : [...nvmeTls.files.keys()];
   const allowed = values["allow-host"];
-  if (allowed.length === 0 && nvmeDoors.some(({ host }) => !isLoopback(host)))
+  const openDoors = withKeys === undefined ? nvmeDoors : nvmeRdma;
+  if (allowed.length === 0 && openDoors.some(({ host }) => !isLoopback(host)))
     throw new UsageError("others reach this address: give --allow-host for each host, or --allow-host any");
   const everyMs = milliseconds("--every", values.every);
   if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
@@ -247,7 +266,8 @@ function planOf(files: readonly string[], values: Values): Plan {
     nvmeRdma,
     nbd,
     nbdTls,
-    hosts: allowed.length === 0 || allowed.includes("any") ? "any" : allowed,
+    hosts: allowed.includes("any") ? "any" : allowed.length > 0 ? allowed : (withKeys ?? "any"),
+    nvmeTls,
     nqn: values.nqn ?? nqnOf(files),
     names: namesOf(files, values.name),
     device: {
@@ -306,6 +326,34 @@ function nbdTlsOf(values: Values): NbdTlsOptions | undefined {
   return own && ca !== "any" ? { ...own, ...authorityOf(files) } : own;
 }
 
+/** @throws UsageError */
+function nvmeTlsOf(values: Values): NvmeTls | undefined {
+  const [given, allowPlaintext] = [values["tls-key"], values["allow-plaintext"]];
+  if (given.length === 0) {
+    if (allowPlaintext) throw new UsageError("--allow-plaintext needs --tls-key");
+    return undefined;
+  }
+  if (values["nvme-tcp"].length === 0) throw new UsageError("--tls-key needs --nvme-tcp");
+  const files = new Map<string, string>();
+  for (const text of given) {
+    const [, nqn, file] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+    if (nqn === undefined || file === undefined)
+      throw new UsageError("--tls-key must be NQN=FILE, the name of a host and the file with its key");
+    if (files.has(nqn)) throw new UsageError(`two of --tls-key are for ${nqn}`);
+    files.set(nqn, file);
+  }
+  return { files, allowPlaintext };
+}
+
+/** @throws CommandError for a file that cannot be read */
+function tlsKeyIn(file: string): string {
+  try {
+    return readFileSync(file, "utf8").split("\n", 1)[0]?.trim() ?? "";
+  } catch (error) {
+    throw new CommandError(`--tls-key: ${(error as Error).message}`, 1, error);
+  }
+}
+
 /** A host in `NQN` or `NQN=FILE`. @throws CommandError */
 function hostOf(text: string): string | NvmeAdmittedHost {
   const end = text.indexOf("=");
@@ -322,10 +370,10 @@ function hostOf(text: string): string | NvmeAdmittedHost {
   }
 }
 
-async function makeSecretFile(file: string, terminal: Terminal): Promise<number> {
+async function makeSecretFile(file: string, isForTls: boolean, terminal: Terminal): Promise<number> {
   const nvme = await loadNvme();
   try {
-    writeFileSync(file, `${nvme.makeSecret()}\n`, { mode: 0o600, flag: "wx" });
+    writeFileSync(file, `${isForTls ? nvme.makeTlsKey() : nvme.makeSecret()}\n`, { mode: 0o600, flag: "wx" });
   } catch (error) {
     throw new CommandError((error as Error).message, 1, error);
   }
@@ -389,8 +437,14 @@ async function listen(nvme: Nvme, disks: readonly Disk[], plan: Plan, served: Se
   const hosts = plan.hosts === "any" ? plan.hosts : plan.hosts.map(hostOf);
   const subsystems = [{ nqn, namespaces: disks.map(({ device }) => device), hosts }];
   const nvmeOptions = { subsystems, advertise, maxConnections, maxIoQueues, ...rates };
+  const nvmeTls = plan.nvmeTls && {
+    keys: Object.fromEntries([...plan.nvmeTls.files].map(([host, file]) => [host, tlsKeyIn(file)])),
+    allowPlaintext: plan.nvmeTls.allowPlaintext,
+  };
   for (const address of plan.nvmeTcp)
-    served.targets.push(await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions })));
+    served.targets.push(
+      await reported(() => nvme.NvmeTarget.listen({ ...address, ...nvmeOptions, tls: nvmeTls })),
+    );
   if (plan.nvmeRdma.length > 0) {
     const target = nvme.NvmeTarget.open(nvmeOptions);
     served.targets.push(target);
