@@ -55,10 +55,11 @@ export class TargetKeys {
     this.#keys = keys;
     this.allowsPlaintext = allowsPlaintext;
     // OpenSSL has no certificate here. So a host whose key is unknown or wrong completes no handshake.
-    this.#acceptor = new TlsAcceptor({
-      ...parameters,
-      pskCallback: (socket, identity) => this.#find(socket, identity),
-    });
+    // Linux ends a connection on which a message of the handshake, such as a ticket, follows the handshake.
+    this.#acceptor = new TlsAcceptor(
+      { ...parameters, pskCallback: (socket, identity) => this.#find(socket, identity) },
+      false,
+    );
   }
 
   has(hostNqn: string): boolean {
