@@ -12,7 +12,7 @@ import {
   openFileDevice,
 } from "../src/index.ts";
 import { configfs, connect, isGuest, mib, mounted, run } from "./kernel.test-support.ts";
-import { openDisk, Stampers } from "./stamps.test-support.ts";
+import { openDisk, Stampers, type ZeroWay } from "./stamps.test-support.ts";
 
 const bytes = 16 * mib;
 const blocks = 256;
@@ -27,29 +27,74 @@ interface PoweredDisk extends AsyncDisposable {
 }
 
 /** The kernel's null_blk in memory, behind a cache that forgets what was not flushed. */
-async function nullBlk(): Promise<PoweredDisk> {
+async function poweredNullBlk(size: number) {
   const folder = `${await configfs()}/nullb/cut`;
   await mkdir(folder);
   const set = (name: string, value: number) => writeFile(`${folder}/${name}`, `${value}`);
-  const facts = { size: bytes / mib, blocksize: 4096, memory_backed: 1, cache_size: 8 };
+  const facts = { size: size / mib, blocksize: 4096, memory_backed: 1, cache_size: 8 };
   for (const [name, value] of Object.entries(facts)) await set(name, value);
   await set("power", 1);
-  const openAgain = () => openFileDevice("/dev/cut", { bytes });
+  return {
+    path: "/dev/cut",
+    power: (isOn: boolean) => set("power", isOn ? 1 : 0),
+    async [Symbol.asyncDispose]() {
+      await set("power", 0);
+      await rmdir(folder);
+    },
+  };
+}
+
+/** That disk itself. It makes no holes: zeroes are written, and trims do nothing. */
+async function nullBlk(): Promise<PoweredDisk> {
+  const disk = await poweredNullBlk(bytes);
+  const openAgain = () => openFileDevice(disk.path, { bytes });
   let device: BlockDevice = await openAgain();
   return {
     get device() {
       return device;
     },
-    cut: () => set("power", 0),
+    cut: () => disk.power(false),
     async restore() {
       await device.close();
-      await set("power", 1);
+      await disk.power(true);
       device = await openAgain();
     },
     async [Symbol.asyncDispose]() {
       await device.close();
-      await set("power", 0);
-      await rmdir(folder);
+      await disk[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A file in ext4 on such a disk: trims make holes in the file. */
+async function fileOnNullBlk(): Promise<PoweredDisk> {
+  const disk = await poweredNullBlk(4 * bytes);
+  await run("mkfs.ext4", "-q", "-F", "-J", "size=4", disk.path);
+  const mountPoint = await mkdtemp(join(tmpdir(), "cinnabar-powered-file-"));
+  const openAgain = async () => {
+    await run("mount", "-o", "errors=remount-ro", disk.path, mountPoint);
+    return openFileDevice(join(mountPoint, "disk.img"), { bytes });
+  };
+  let device: BlockDevice = await openAgain();
+  await run("sync", "-f", mountPoint);
+  const closeAndUnmount = async () => {
+    await device.close();
+    await run("umount", mountPoint);
+  };
+  return {
+    get device() {
+      return device;
+    },
+    cut: () => disk.power(false),
+    async restore() {
+      await closeAndUnmount();
+      await disk.power(true);
+      device = await openAgain();
+    },
+    async [Symbol.asyncDispose]() {
+      await closeAndUnmount();
+      await rmdir(mountPoint);
+      await disk[Symbol.asyncDispose]();
     },
   };
 }
@@ -84,20 +129,48 @@ async function served<T>(device: BlockDevice, work: (path: string) => Promise<T>
   return await work(host.disk);
 }
 
-/** Cuts the power under writers again and again. Gives the blocks that were wrong after a cut. */
+/** The ways by which Linux zeroes blocks of a disk. */
+function waysToZero(path: string, device: BlockDevice): readonly ZeroWay[] {
+  const ways: ZeroWay[] = [
+    // fallocate: Write Zeroes, the first with deallocate.
+    { zero: (disk, offset, bytes) => disk.writeZeroes(offset, bytes, { mayTrim: true }) },
+    { zero: (disk, offset, bytes) => disk.writeZeroes(offset, bytes) },
+    {
+      fua: true,
+      zero: (disk, offset, bytes) => disk.writeZeroes(offset, bytes, { mayTrim: true, fua: true }),
+    },
+  ];
+  // The ioctl BLKDISCARD: Dataset Management.
+  const discard: ZeroWay = {
+    async zero(_, offset, bytes) {
+      await run("blkdiscard", "-o", `${offset}`, "-l", `${bytes}`, path).catch((cause: Error) => {
+        throw new BlockDeviceError("io", cause.message, cause);
+      });
+    },
+  };
+  return device.trimsToZero ? [...ways, discard] : ways;
+}
+
+/**
+ * Cuts the power under writers that also zero blocks, again and again. Gives the blocks that were wrong after a cut.
+ *
+ * @param begin is called as each life of the disk begins, with its number from 0 on
+ */
 function cutUnderWriters(
   powered: PoweredDisk,
   device: BlockDevice,
   times: number,
+  begin: (life: number) => void = () => {},
 ): Promise<readonly string[]> {
   return served(device, async (path) => {
     await using disk = await openDisk(path, blocks);
-    const stampers = new Stampers(blocks, writers);
+    const stampers = new Stampers(blocks, writers, waysToZero(path, device));
     const wrong: string[] = [];
     for (let cut = 0; cut < times; cut++) {
-      const { flushed } = stampers;
+      const { rounds, zeroed } = stampers;
+      begin(cut);
       stampers.start(disk);
-      await stampers.until(() => stampers.flushed > flushed + 3 * writers);
+      await stampers.until(() => stampers.rounds > rounds + writers && stampers.zeroed > zeroed + blocks / 4);
       await powered.cut();
       // The power stays off until the kernel has given up the commands under way, so that it does not repeat them
       // later.
@@ -107,34 +180,59 @@ function cutUnderWriters(
       await powered.restore();
       wrong.push(...(await stampers.wrongBlocks(disk, "durable")));
     }
-    console.log(`${times} cuts: ${stampers.written} stamps, ${stampers.flushed} flushes`);
+    const { written, zeroed, flushed } = stampers;
+    console.log(`${times} cuts: ${written} stamps, ${zeroed} blocks zeroed, ${flushed} flushes`);
     return wrong;
   });
 }
 
+const disks: [string, () => Promise<PoweredDisk>][] = [
+  ["null_blk of the kernel", nullBlk],
+  ["a file in ext4 on null_blk", fileOnNullBlk],
+  ["a device that loses power", losing],
+];
+
 describe.skipIf(!isGuest)("Linux as host of a disk whose power is cut", () => {
-  it.each([
-    ["null_blk of the kernel", nullBlk],
-    ["a device that loses power", losing],
-  ])(
-    "loses no block that was flushed, on %s",
+  it.each(disks)(
+    "loses no block that was flushed, and finds none of before a trim that was flushed, on %s",
     async (_, newDisk) => {
       await using powered = await newDisk();
-      expect(await cutUnderWriters(powered, currentOf(powered), cuts)).toEqual([]);
+      const asked = { zeroes: 0, trims: 0 };
+      const counting = currentOf(powered, {
+        writeZeroes(offset, count, options) {
+          asked.zeroes++;
+          return powered.device.writeZeroes(offset, count, options);
+        },
+        trim(offset, count) {
+          asked.trims++;
+          return powered.device.trim(offset, count);
+        },
+      });
+      expect(await cutUnderWriters(powered, counting, cuts)).toEqual([]);
+      expect(asked.zeroes).toBeGreaterThan(0);
+      if (powered.device.trimsToZero) expect(asked.trims).toBeGreaterThan(0);
     },
     600_000,
   );
 
-  it.each([
-    ["null_blk of the kernel", nullBlk],
-    ["a device that loses power", losing],
-  ])("loses blocks where a flush does nothing, on %s", async (_, newDisk) => {
+  it.each(disks)("finds both where a flush does nothing, on %s", async (_, newDisk) => {
     await using powered = await newDisk();
+    // The first life leaves stamps on the disk, for zeroes to replace.
+    let lies = false;
     const device = currentOf(powered, {
-      flush: async () => {},
-      write: (offset, data) => powered.device.write(offset, data),
+      flush: async () => {
+        if (!lies) await powered.device.flush();
+      },
+      write: (offset, data, options) => powered.device.write(offset, data, lies ? {} : options),
+      writeZeroes: (offset, count, { fua, mayTrim } = {}) =>
+        powered.device.writeZeroes(offset, count, { mayTrim, fua: fua === true && !lies }),
     });
-    expect((await cutUnderWriters(powered, device, 5)).length).toBeGreaterThan(0);
+    const wrong = await cutUnderWriters(powered, device, 5, (life) => {
+      lies = life > 0;
+    });
+    const back = wrong.filter((block) => block.endsWith("as before it was zeroed"));
+    expect(back.length).toBeGreaterThan(0);
+    expect(wrong.length).toBeGreaterThan(back.length);
   });
 
   it("finds the files of ext4 that were synchronised", async () => {
