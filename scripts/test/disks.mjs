@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { root } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
-import { prepareDevices, vitestInGuest, whereGuestBoots } from "./rdma.mjs";
+import { prepareDevices, prepareGuest, vitestInGuest, whereGuestBoots } from "./rdma.mjs";
 import { runVitest } from "./vitest.mjs";
 
 /** @typedef {import("./outcome.mjs").Outcome} Outcome */
@@ -42,6 +42,18 @@ export async function prepareKernelOfDisks() {
   await prepareDevices();
 }
 
+/** Makes the guest, and installs what Linux needs to mirror disks of others. */
+export async function prepareMirrorOfKernel() {
+  await installPrograms("disks cannot be mirrored by Linux", {
+    mdadm: "mdadm",
+    nvme: "nvme-cli",
+    fio: "fio",
+    "nbd-client": "nbd-client",
+    "mkfs.ext4": "e2fsprogs",
+  });
+  await prepareGuest();
+}
+
 /**
  * The tests of packages/nvme with the kernel of the guest, on either side.
  *
@@ -49,13 +61,26 @@ export async function prepareKernelOfDisks() {
  * @returns {Promise<Outcome>}
  */
 export function runDisksOfKernel(args) {
+  return runOnKernel("disks-kernel", args.length > 0 ? args : ["packages/nvme/test/kernel-"]);
+}
+
+/** The tests of a disk on two machines by md RAID1, with the kernel of the guest. */
+export function runMirrorOfKernel() {
+  return runOnKernel("disks-mirror", ["packages/nvme/test/md-mirror"]);
+}
+
+/**
+ * @param {string} name of the report's folder
+ * @param {readonly string[]} args test files
+ */
+function runOnKernel(name, args) {
   return whereGuestBoots("NO TEST WITH LINUX AS HOST OF DISKS", () =>
     vitestInGuest({
-      folder: join(root, "build", "reports", "disks-kernel"),
+      folder: join(root, "build", "reports", name),
       timeoutMs: 30 * 60_000,
       // More threads than the operations that tests have under way at a disk with a lost target.
       env: ["CINNABAR_KERNEL_DISKS=1", "UV_THREADPOOL_SIZE=16"],
-      args: args.length > 0 ? args : ["packages/nvme/test/kernel-"],
+      args,
     }),
   );
 }

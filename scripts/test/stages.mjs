@@ -6,8 +6,10 @@ import {
   fuzzDisks,
   installClientsOfDisks,
   prepareKernelOfDisks,
+  prepareMirrorOfKernel,
   runClientsOfDisks,
   runDisksOfKernel,
+  runMirrorOfKernel,
 } from "./disks.mjs";
 import { freshMachines, prepareFreshMachine, tryFreshMachine } from "./fresh-machines.mjs";
 import { areasOfStages, libraryOfStages, runAreas } from "./libfabric.mjs";
@@ -242,6 +244,14 @@ export const stages = [
     prepare: prepareKernelOfDisks,
     lack: "NO TEST WITH LINUX AS HOST OF DISKS",
     run: runDisksOfKernel,
+  },
+  {
+    name: "disks-mirror",
+    when: "often",
+    what: "a disk on two machines: md RAID1 of Linux over servers of packages/nvme that are killed, in the guest",
+    prepare: prepareMirrorOfKernel,
+    lack: "NO TEST OF A MIRROR BY LINUX",
+    run: runMirrorOfKernel,
   },
   {
     name: "disks-fuzz",

@@ -76,11 +76,16 @@ export async function connect(
 ): Promise<LinuxHost> {
   for (const port of ports)
     await run("nvme", "connect", ...addressOf(port, carrier), "-n", nqn, "--hostid", hostId, ...options);
-  let disk = "";
-  // The kernel looks for namespaces after the connection.
-  await expect.poll(() => (disk = diskOf(nqn) ?? ""), { timeout: 60_000 }).not.toBe("");
+  const disk = await foundDisk(nqn);
   const disconnect = async () => void (await run("nvme", "disconnect", "-n", nqn));
   return { disk, disconnect, [Symbol.asyncDispose]: disconnect };
+}
+
+/** Waits for the disk of a subsystem: the kernel looks for namespaces after the connection. */
+export async function foundDisk(nqn: string): Promise<string> {
+  let disk = "";
+  await expect.poll(() => (disk = diskOf(nqn) ?? ""), { timeout: 60_000 }).not.toBe("");
+  return disk;
 }
 
 /** What names a target in the arguments of `nvme`. */
