@@ -184,6 +184,12 @@ async function send(
   else await sendItems(body, response, gone, maxStallMs);
 }
 
+/**
+ * The longest piece that is written over HTTP/2 at once. It says nothing of what a client has taken of a piece, so a
+ * client must take each within `maxStallMs`.
+ */
+const http2PieceBytes = 65_536;
+
 /** Sends items as fast as the client takes them. A client that takes nothing for `maxStallMs` is cut off. */
 async function sendItems(
   body: ItemsBody,
@@ -192,13 +198,17 @@ async function sendItems(
   maxStallMs: number,
 ): Promise<void> {
   const stop = () => body.cancel();
+  const isHttp2 = "stream" in response;
   let isWaiting = false;
+  // Over HTTP/2 an end without an error would be a good one.
+  const onStall = () => response.destroy(new Error("the client takes nothing"));
   const formerMs = response.socket?.timeout ?? 0;
   // Node's timer begins anew with each byte that moves. A stream may be silent, but its client must take what there is.
-  response.setTimeout(maxStallMs, () => {
-    // Over HTTP/2 an end without an error would be a good one.
-    if (isWaiting) response.destroy(new Error("the client takes nothing"));
-  });
+  // Over HTTP/2 it begins anew with the bytes of other streams, too.
+  if (!isHttp2)
+    response.setTimeout(maxStallMs, () => {
+      if (isWaiting) onStall();
+    });
   // A client whose machine has gone ends nothing: the stream may be silent for ever.
   response.socket?.setKeepAlive(true, keepAliveMs);
   gone.addEventListener("abort", stop, { once: true });
@@ -207,20 +217,28 @@ async function sendItems(
     const bytes = await body.next();
     if (gone.aborted) return;
     if (bytes === undefined) break;
-    isWaiting = !response.write(bytes);
-    if (isWaiting) await drained(response);
-    isWaiting = false;
+    const pieceBytes = isHttp2 ? http2PieceBytes : bytes.byteLength;
+    for (let at = 0; at < bytes.byteLength && !gone.aborted; at += pieceBytes) {
+      isWaiting = !response.write(bytes.subarray(at, at + pieceBytes));
+      if (isWaiting) await drained(response, isHttp2 ? { maxStallMs, onStall } : undefined);
+      isWaiting = false;
+    }
   }
   gone.removeEventListener("abort", stop);
   // Over HTTP/1 it is a timer of the connection, which would end a later request that is silent for long.
-  response.setTimeout(formerMs);
+  if (!isHttp2) response.setTimeout(formerMs);
   response.end();
 }
 
 /** Waits until the client has taken what was written, or has gone away. */
-function drained(response: ServerResponse): Promise<void> {
+function drained(
+  response: ServerResponse,
+  stall: { readonly maxStallMs: number; onStall(): void } | undefined,
+): Promise<void> {
   return new Promise((resolve) => {
+    const timer = stall === undefined ? undefined : setTimeout(stall.onStall, stall.maxStallMs);
     const done = () => {
+      clearTimeout(timer);
       response.off("drain", done).off("close", done);
       resolve();
     };

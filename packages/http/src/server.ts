@@ -66,13 +66,23 @@ export class HttpServer {
       answer = await this.#route(request);
       if (this.#options.compress && isCompressible(answer)) answer = await compressed(request, answer);
     } catch (error) {
-      if (!(error instanceof Refusal || error instanceof RpcError)) this.#options.onError(error);
+      if (!(error instanceof Refusal || error instanceof RpcError)) this.#report(error);
       answer = errorAnswer(error);
     }
     const cors = this.#origins.headersFor(request, answer.headers);
     // A preflight has them already.
     const headers = request.method === "OPTIONS" ? answer.headers : [...answer.headers, ...cors];
     return { ...answer, headers: [...always, ...headers] };
+  }
+
+  /** A callback that fails, at once or later, takes no answer away. */
+  #report(error: unknown): void {
+    const complain = (failure: unknown) => console.error("cinnabar-http: onError has failed:", failure);
+    try {
+      Promise.resolve(this.#options.onError(error) as unknown).catch(complain);
+    } catch (failure) {
+      complain(failure);
+    }
   }
 
   async #route(request: HttpRequest): Promise<HttpAnswer> {

@@ -1,6 +1,6 @@
 import { gunzipSync } from "node:zlib";
 import { Engine, implement, type RpcCode, service, unary } from "cinnabar";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { type HttpOptions, httpHandler } from "../src/index.ts";
 import { allMethods, Greeter, greeter } from "./services.test-support.ts";
@@ -243,6 +243,22 @@ describe("a failed call", () => {
     });
     expect((await handler(post("greeter.v1/ping", {}))).status).toBe(500);
     expect(String(errors)).toContain("heartbeatMs");
+  });
+
+  it.each<[string, () => unknown]>([
+    [
+      "throws",
+      () => {
+        throw new Error("no log");
+      },
+    ],
+    ["rejects", async () => Promise.reject(new Error("no log"))],
+  ])("answers though onError %s", async (_, onError) => {
+    const printed = vi.spyOn(console, "error").mockImplementation(() => {});
+    onTestFinished(() => printed.mockRestore());
+    const { handler } = serve({ engine: { heartbeatMs: 1 }, onError: () => onError() as undefined });
+    expect((await handler(post("greeter.v1/ping", {}))).status).toBe(500);
+    await expect.poll(() => printed.mock.calls.flat().map(String)).toContain("Error: no log");
   });
 });
 

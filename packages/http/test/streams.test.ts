@@ -301,6 +301,34 @@ describe("a stream over node:http", () => {
     },
   );
 
+  it("cuts off a stream of HTTP/2 that takes nothing beside one that does", async () => {
+    const { handler, seen } = serve({ limits: { maxStallMs: 2_000 } });
+    const server = createHttp2Server(toNodeHandler(handler));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    onTestFinished(() => session.destroy());
+    session.on("error", () => {});
+    const stalled = session.request({ ":path": "/counter.v1/endless" });
+    stalled.on("error", () => {});
+    const cut = new Promise<void>((resolve) => stalled.once("close", resolve));
+    // The other one moves bytes all the time, also after the first has ended.
+    const lively = session.request({ ":path": "/counter.v1/endless" });
+    lively.on("error", () => {});
+    lively.resume();
+    await seen.isOver;
+    let more = 0;
+    await new Promise<void>((resolve) => {
+      lively.once("close", resolve).on("data", ({ byteLength }: Buffer) => {
+        more += byteLength;
+        if (more > 1_000_000) resolve();
+      });
+    });
+    stalled.resume();
+    await cut;
+    expect([stalled.rstCode === 0, lively.closed]).toEqual([false, false]);
+  });
+
   it("leaves no timer at a connection that its server keeps", async () => {
     const { handler } = serve({ limits: { maxStallMs: 300 } });
     const server = createServer(toNodeHandler(handler));
