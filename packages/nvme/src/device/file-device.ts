@@ -1,4 +1,4 @@
-import { constants } from "node:fs";
+import { constants, read, write } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { constants as osConstants } from "node:os";
 import { resolve } from "node:path";
@@ -326,9 +326,7 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
 
   async #readAll(offset: number, into: Uint8Array): Promise<void> {
     for (let at = 0; at < into.length; ) {
-      const { bytesRead } = await this.#io("read", () =>
-        this.#files.main.read(into, at, into.length - at, offset + at),
-      );
+      const bytesRead = await this.#move("read", this.#files.main, into, at, offset + at);
       if (bytesRead === 0)
         throw new BlockDeviceError(
           "io",
@@ -339,12 +337,23 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
   }
 
   async #writeAll(file: FileHandle, offset: number, data: Uint8Array): Promise<void> {
-    for (let at = 0; at < data.length; ) {
-      const { bytesWritten } = await this.#io("write", () =>
-        file.write(data, at, data.length - at, offset + at),
-      );
-      at += bytesWritten;
-    }
+    for (let at = 0; at < data.length; ) at += await this.#move("write", file, data, at, offset + at);
+  }
+
+  /** Moves memory from `at` on. By callback: a file handle's own promise takes three times the processor time. */
+  #move(
+    operation: "read" | "write",
+    { fd }: FileHandle,
+    memory: Uint8Array,
+    at: number,
+    offset: number,
+  ): Promise<number> {
+    return new Promise((resolve, reject) => {
+      const done = (cause: Error | null, bytes: number) =>
+        cause === null ? resolve(bytes) : reject(asDeviceError(`${this.#path}: ${operation}`, cause));
+      if (operation === "read") read(fd, memory, at, memory.length - at, offset, done);
+      else write(fd, memory, at, memory.length - at, offset, done);
+    });
   }
 
   async #io<T>(operation: string, work: () => Promise<T>): Promise<T> {
