@@ -1,6 +1,7 @@
 // Uses the example of a back end in a browser, as its user does: directly and through nginx, the server restarted in
 // between. Then a page calls the same services by `httpClient`. Ends with an error where the page shows something wrong
-// or reports an error; with status 3 where no browser is installed.
+// or reports an error; with status 3 where no browser is installed. `--guide-images` also writes the pictures of the
+// guide.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -13,6 +14,9 @@ import { findProgram, root } from "./paths.mjs";
 
 const patienceMs = 60_000;
 const pictures = `${root}build/reports/site/`;
+const guideImages = process.argv.includes("--guide-images") ? `${root}docs/images/back-end/` : undefined;
+/** The pictures are in the repository. */
+const mostPictureBytes = 60_000;
 const problems = [];
 const expect = (what, now, wanted) => {
   if (JSON.stringify(now) !== JSON.stringify(wanted))
@@ -63,6 +67,8 @@ async function useShop(origin, way) {
   await other.locator("#orders li").first().waitFor();
   await order(page, "chair", 1);
   await other.locator("#orders li").nth(1).waitFor();
+  await rows.nth(1).waitFor();
+  await takePicture(page, way, "orders.png");
 
   // Sold out: a declared error, with a text that the page shows.
   await page.evaluate(() => document.getElementById("answer").replaceChildren());
@@ -79,7 +85,7 @@ async function useShop(origin, way) {
   await page.locator("#sent", { hasText: /./ }).waitFor();
   expect(`${way}: the upload`, await page.locator("#sent").textContent(), "900000 bytes");
   expect(`${way}: its progress`, await page.locator("#progress").evaluate(({ value }) => value), 1);
-  await page.screenshot({ path: `${pictures}shop-${way.replaceAll(" ", "-")}.png` });
+  await takePicture(page, way, "refusal-and-upload.png");
 
   // The page lives through a restart: its list begins anew, by itself.
   for (const each of [page, other]) each.expectsErrors = true;
@@ -95,6 +101,15 @@ async function useShop(origin, way) {
   await page.context().close();
   await other.context().close();
   await stop(shop);
+}
+
+async function takePicture(page, way, name) {
+  const picture = await page.screenshot();
+  writeFileSync(`${pictures}shop-${way.replaceAll(" ", "-")}-${name}`, picture);
+  if (guideImages === undefined || way !== "directly") return;
+  if (picture.length > mostPictureBytes) problems.push(`${name} has ${picture.length} bytes`);
+  mkdirSync(guideImages, { recursive: true });
+  writeFileSync(guideImages + name, picture);
 }
 
 /**
@@ -209,7 +224,7 @@ async function order(page, item, pieces) {
 
 /** A page in a context of its own. What it reports as an error is a problem, unless the errors are expected. */
 async function openPage(url, way) {
-  const context = await browser.newContext();
+  const context = await browser.newContext({ viewport: { width: 640, height: 260 } });
   context.setDefaultTimeout(patienceMs);
   const page = await context.newPage();
   page.expectsErrors = false;

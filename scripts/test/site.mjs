@@ -9,8 +9,10 @@ import { aptGet, rootPrefix } from "../setup/system-packages.mjs";
 /**
  * Makes the site of the documentation and looks at it in a browser, which is installed where that is possible. The
  * example of a back end and the client for browsers are used in the same browser, directly and through nginx.
+ *
+ * @param {readonly string[]} [options] `--guide-images` makes the pictures of the guide anew
  */
-export async function runSite() {
+export async function runSite(options = []) {
   await installSitePackages();
   const built = await live(process.execPath, ["site/build.mjs"]);
   if (built !== "0") return failed("the site cannot be built, or a link leads nowhere");
@@ -24,7 +26,7 @@ export async function runSite() {
     return { passed: 1, failed: 0, problems: [problem] };
   }
   if (looked !== "0") return failed("the site does not look as it should");
-  const used = await live(process.execPath, ["site/shop.mjs"]);
+  const used = await live(process.execPath, ["site/shop.mjs", ...options]);
   if (used !== "0") return failed("the example of a back end does not work in a browser");
   return { passed: 3, failed: 0, problems: [] };
 }

@@ -83,7 +83,7 @@ export async function configure(
     values.set(name, value);
     if (typeof value !== "object" || value === null) continue;
     for (const [field, { origin }] of fields)
-      if (!Object.hasOwn(value, field))
+      if (!has(value, field))
         faults.push(`${name}.${field}: there is no such field (from ${nameOf(origin)})`);
     for (const [field, one] of Object.entries(value)) {
       keep(part, field, one);
@@ -94,12 +94,21 @@ export async function configure(
       });
     }
   }
-  if (faults.length > 0)
+  if (faults.length > 0) {
+    for (const name of order)
+      if (
+        given.fields.get(name)?.get("serviceHost")?.origin === "environment" &&
+        !has(values.get(name), "serviceHost")
+      )
+        faults.push(
+          `${name}: Kubernetes sets such variables for a Service of this name; set enableServiceLinks: false in the pod`,
+        );
     throw new ApplicationError(
       [`${application.name}: the configuration is wrong:`, ...faults.map((each) => `  ${hide(each)}`)].join(
         "\n",
       ),
     );
+  }
   return { values, settings, hide };
 }
 
@@ -110,6 +119,9 @@ export function linesOf({ settings }: Configuration): string[] {
     ({ path, shown, origin }) => `${`${path} = ${shown}`.padEnd(width)}  # ${nameOf(origin)}`,
   );
 }
+
+const has = (value: unknown, field: string) =>
+  typeof value === "object" && value !== null && Object.hasOwn(value, field);
 
 const nameOf = (origin: Origin) => (origin === "file" ? "the file" : origin === "flag" ? "a flag" : origin);
 

@@ -302,6 +302,27 @@ describe("the configuration", () => {
     expect(secret).not.toContain("hunter22");
   });
 
+  it("names the cause of variables that Kubernetes sets for a Service of its name", async () => {
+    const env = {
+      SHOP_WEB_SERVER_SERVICE_HOST: "10.0.0.7",
+      SHOP_WEB_SERVER_SERVICE_PORT_HTTP: "8080",
+      SHOP_WEB_SERVER_PORT: "tcp://10.0.0.7:8080",
+      SHOP_WEB_SERVER_PORT_8080_TCP_ADDR: "10.0.0.7",
+    };
+    const cause =
+      "webServer: Kubernetes sets such variables for a Service of this name; set enableServiceLinks: false";
+    await expect(effective({ env })).rejects.toThrow(cause);
+    const { SHOP_WEB_SERVER_PORT: _, ...others } = env;
+    await expect(effective({ env: others })).rejects.toThrow(cause);
+    const own = application("shop", {
+      web: component({ config: z.object({ serviceHost: z.string() }), start: () => ({ value: 1 }) }),
+    });
+    const mixed = configure(own, ["web"], { env: { SHOP_WEB_SERVICE_HOST: "a", SHOP_WEB_LISEN: "b" } });
+    const message = await mixed.catch((error: Error) => error.message);
+    expect(message).toContain("web.lisen: there is no such field");
+    expect(message).not.toContain("Kubernetes");
+  });
+
   it("is not polluted by names of prototypes", async () => {
     const file = JSON.parse('{"webServer":{"__proto__":{"listen":"evil"}}}') as unknown;
     expect((await effective({ file }).catch(() => ({ value: {} }))).value).not.toMatchObject({
