@@ -17,9 +17,9 @@ export const web = component({
     page: z.string().default("examples/backend/page.html"),
   }),
   async start({ config, needs }) {
-    const { engine, orders: implementation } = needs.orders;
+    const { engine, services } = needs.orders;
     const handler = httpHandler({
-      services: [implementation],
+      services,
       allow: [
         "orders.v1/place",
         "orders.v1/watch",
