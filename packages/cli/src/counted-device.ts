@@ -1,4 +1,4 @@
-import type { BlockDevice, WriteOptions, WriteZeroesOptions } from "cinnabar-nvme";
+import type { BlockDevice, ReservationStore, WriteOptions, WriteZeroesOptions } from "cinnabar-nvme";
 
 /** What was asked of devices since the start. */
 export interface DeviceCounts {
@@ -27,6 +27,8 @@ export class CountedDevice implements BlockDevice {
   readonly uuid: string;
   readonly isReadOnly: boolean;
   readonly trimsToZero: boolean;
+  readonly isShared: boolean | undefined;
+  readonly reservations: ReservationStore | undefined;
   readonly #counts: DeviceCounts;
   readonly #device: BlockDevice;
 
@@ -38,6 +40,8 @@ export class CountedDevice implements BlockDevice {
     this.uuid = device.uuid;
     this.isReadOnly = device.isReadOnly;
     this.trimsToZero = device.trimsToZero;
+    this.isShared = device.isShared;
+    this.reservations = device.reservations;
   }
 
   get bytes(): number {

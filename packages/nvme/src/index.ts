@@ -5,6 +5,7 @@ export {
   BlockDeviceError,
   type BlockDeviceErrorCode,
   type Extent,
+  type ReservationStore,
   type WriteOptions,
   type WriteZeroesOptions,
 } from "./device/block-device.ts";

@@ -214,9 +214,16 @@ describe("a host that breaks the rules", () => {
     ends.push(() => engine.close());
     const client = (await engine.connect(url)).client(Capsules);
     const open = async (
-      fields: { queueId?: number; controllerId?: number; bytes?: number; opcode?: number } = {},
+      fields: {
+        queueId?: number;
+        controllerId?: number;
+        bytes?: number;
+        opcode?: number;
+        hostId?: number;
+      } = {},
     ) => {
       const data = Buffer.alloc(1024);
+      data.fill(fields.hostId ?? 0, 0, 16);
       data.writeUInt16LE(fields.controllerId ?? 0xffff, 16);
       data.write(nqn, 256);
       data.write("nqn.2026-11.test:host", 512);
@@ -257,6 +264,34 @@ describe("a host that breaks the rules", () => {
     expect(await submit(control.key, command(admin.asyncEvent, [], 0, 0x5a, 0))).toBe(3);
     await control.iterator.return?.();
     await asked.catch(() => {});
+  });
+
+  it("reserves a disk, and the other hosts get the status", async () => {
+    const { url } = await serve("mem");
+    const hosts = await Promise.all(
+      [1, 2, 0].map(async (hostId) => {
+        const { open, submit } = await raw(url);
+        const control = await open({ hostId });
+        await submit(control.key, command(0x7f, [0, 0x14, 0x460001, 0], 0, 0x5a, 0));
+        const queue = await open({ hostId, queueId: 1, controllerId: control.result });
+        return (...parts: Parameters<typeof command>) =>
+          (data?: Buffer) =>
+            submit(queue.key, command(...parts), data);
+      }),
+    );
+    const [one, other, nobody] = hosts as [(typeof hosts)[0], (typeof hosts)[0], (typeof hosts)[0]];
+    const [none, key, newKey] = [Buffer.alloc(8), Buffer.alloc(8, 5), Buffer.alloc(8, 5)];
+    expect(await nobody(io.reservationRegister, [0], 16, 1)(Buffer.concat([none, newKey]))).toBe(0x0c);
+    expect(await one(io.reservationRegister, [0], 15, 1)(Buffer.alloc(15))).toBe(0x0f);
+    expect(await one(io.reservationRegister, [0], 16, 1)(Buffer.concat([none, newKey]))).toBe(0);
+    expect(await one(io.reservationAcquire, [1 << 8], 16, 1)(Buffer.concat([key, none]))).toBe(0);
+    const block = Buffer.alloc(4096, 7);
+    expect(await one(io.write, [0, 0, 0], 4096, 1)(block)).toBe(0);
+    expect(await other(io.read, [0, 0, 0], 4096, 0x5a)()).toBe(0);
+    expect(await other(io.write, [0, 0, 0], 4096, 1)(block)).toBe(0x83);
+    expect(await other(io.reservationReport, [31, 1], 128, 0x5a)()).toBe(0);
+    expect(await one(io.reservationRelease, [1 << 8], 8, 1)(key)).toBe(0);
+    expect(await other(io.write, [0, 0, 0], 4096, 1)(block)).toBe(0);
   });
 
   it("gets the status for it, and the next command is served", async () => {

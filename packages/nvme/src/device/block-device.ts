@@ -58,6 +58,14 @@ export interface Extent {
   readonly kind: "data" | "hole";
 }
 
+/** Where the reservations of a disk outlive its server. */
+export interface ReservationStore {
+  /** The text that was kept when the device was opened. */
+  readonly kept: string | undefined;
+  /** Keeps a text in the place of the former one, or none. Resolves when that survives a loss of power. */
+  write(text: string | undefined): Promise<void>;
+}
+
 /**
  * A disk: blocks that are read and written by their offset. Every offset and every length is in bytes and a multiple of
  * `blockBytes`.
@@ -80,6 +88,10 @@ export interface BlockDevice extends AsyncDisposable {
   readonly isReadOnly: boolean;
   /** Blocks read as zeroes after a trim. Otherwise a trim may leave them as they are. */
   readonly trimsToZero: boolean;
+  /** Servers elsewhere change the disk, too. Hosts of NVMe have no reservations then. Default: false. */
+  readonly isShared?: boolean | undefined;
+  /** Keeps reservations of hosts of NVMe. Default: none, and reservations last as long as the device is open. */
+  readonly reservations?: ReservationStore | undefined;
   /** Fills a buffer with the bytes from `offset` on. */
   read(offset: number, into: Uint8Array): Promise<void>;
   /** Writes bytes from `offset` on. Without `fua`, they may be lost with the power until a flush resolves. */

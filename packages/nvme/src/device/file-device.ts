@@ -5,10 +5,17 @@ import { resolve } from "node:path";
 import * as util from "node:util";
 import { type FileAddon, fileAddon } from "cinnabar/native";
 import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
-import { type BlockDevice, BlockDeviceError, CheckedDevice, type Extent } from "./block-device.ts";
+import {
+  type BlockDevice,
+  BlockDeviceError,
+  CheckedDevice,
+  type Extent,
+  type ReservationStore,
+} from "./block-device.ts";
 import { DirectBuffers } from "./direct-buffers.ts";
 import { blockBytesField, bytesField } from "./geometry.ts";
 import { uuidField, uuidOfFile } from "./identity.ts";
+import { reservationStoreOf } from "./reservation-store.ts";
 
 const errorNumber = osConstants.errno;
 /** Two for each part of a file with data: so many are searched for extents at a time. */
@@ -130,13 +137,19 @@ export async function openFileBy(
       await direct?.file.close();
       throw asDeviceError(`${where}: ${path}`, cause);
     }
+    const keeps = stat.isFile() && !isReadOnly && !isShared;
+    const reservations = keeps
+      ? await reservationStoreOf(path).catch((cause: unknown) => {
+          throw asDeviceError(`${where}: ${path}.reservations`, cause);
+        })
+      : undefined;
     const geometry = { bytes, blockBytes, uuid, isReadOnly };
     const isPart = size !== undefined && bytes < size;
     return new OpenFileDevice(
       path,
       geometry,
       { plain, main, durable },
-      { addon, trimsToZero, direct, isPart },
+      { addon, trimsToZero, direct, isPart, isShared, reservations },
     );
   } catch (error) {
     await plain.close();
@@ -187,6 +200,8 @@ interface Files {
 
 class OpenFileDevice extends CheckedDevice implements FileDevice {
   override readonly trimsToZero: boolean;
+  readonly isShared: boolean;
+  readonly reservations: ReservationStore | undefined;
   readonly #path: string;
   readonly #files: Files;
   readonly #addon: FileAddon | undefined;
@@ -203,6 +218,8 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
       readonly trimsToZero: boolean;
       readonly direct: { readonly buffers: DirectBuffers } | undefined;
       readonly isPart: boolean;
+      readonly isShared: boolean;
+      readonly reservations: ReservationStore | undefined;
     },
   ) {
     super(path, geometry);
@@ -210,6 +227,8 @@ class OpenFileDevice extends CheckedDevice implements FileDevice {
     this.#files = files;
     this.#addon = means.addon;
     this.trimsToZero = means.trimsToZero;
+    this.isShared = means.isShared;
+    this.reservations = means.reservations;
     this.#buffers = means.direct?.buffers;
     this.#isPart = means.isPart;
   }

@@ -24,6 +24,10 @@ export const io = {
   compare: 0x05,
   writeZeroes: 0x08,
   datasetManagement: 0x09,
+  reservationRegister: 0x0d,
+  reservationReport: 0x0e,
+  reservationAcquire: 0x11,
+  reservationRelease: 0x15,
 } as const;
 
 /** The number of the log of access (ANA). */

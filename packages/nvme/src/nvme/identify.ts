@@ -2,6 +2,7 @@
 import type { BlockDevice } from "../device/block-device.ts";
 import type { Access } from "./access.ts";
 import { discoveryNqn } from "./command.ts";
+import type { Reservations } from "./reservations.ts";
 
 export const pageBytes = 4096;
 /** The longest transfer of one command: 4096 bytes times two to the power of MDTS. */
@@ -71,6 +72,7 @@ export interface Namespace {
   /** How the target reaches the namespace. Each namespace is a group of its own, with the namespace's number. */
   readonly access: Access;
   readonly usage: NamespaceUsage;
+  readonly reservations: Reservations;
 }
 
 /** The facts of a subsystem that its controllers report. */
@@ -100,6 +102,7 @@ export function identifyController(
   if (!isDiscovery) {
     const groups = Math.max(0, ...subsystem.namespaces.keys());
     data.writeUInt32LE(accessEvents | namespaceEvents, 92); // OAES
+    data.writeUInt32LE(1, 96); // CTRATT: identifiers of hosts have 16 bytes
     data.writeUInt8(accessChangeSeconds, 342); // ANATT
     data.writeUInt8(0x1f, 343); // ANACAP: all states
     data.writeUInt32LE(groups, 344); // ANAGRPMAX
@@ -116,7 +119,7 @@ export function identifyController(
   data.writeUInt8(0x44, 513);
   data.writeUInt16LE(maxQueueEntries, 514);
   data.writeUInt32LE(Math.max(0, ...subsystem.namespaces.keys()), 516);
-  data.writeUInt16LE(1 | 4 | 8, 520); // compare, DSM, write zeroes
+  data.writeUInt16LE(1 | 4 | 8 | 0x20, 520); // ONCS: compare, DSM, write zeroes, reservations
   const longestBlock = Math.max(
     512,
     ...[...subsystem.namespaces.values()].map(({ device }) => device.blockBytes),
@@ -132,11 +135,12 @@ export function identifyController(
   return data;
 }
 
-export function identifyNamespace({ device, uuid, nsid }: Namespace): Buffer {
+export function identifyNamespace({ device, uuid, nsid, reservations }: Namespace): Buffer {
   const data = Buffer.alloc(4096);
   const blocks = BigInt(device.bytes / device.blockBytes);
   for (const at of [0, 8, 16]) data.writeBigUInt64LE(blocks, at);
   data.writeUInt8(1, 30); // NMIC: may be shared
+  data.writeUInt8(reservations.capabilities, 31); // RESCAP
   data.writeUInt8(device.trimsToZero ? 1 | 8 : 0, 33);
   data.writeUInt32LE(nsid, 92); // ANAGRPID
   data.writeUInt8(device.isReadOnly ? 1 : 0, 99); // NSATTR: write protected

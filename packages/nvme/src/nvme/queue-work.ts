@@ -34,14 +34,20 @@ export function workOf(admitted: Admitted, command: Command): QueueWork | Status
   if (!controller.isReady) return status.sequence;
   const namespace = controller.subsystem.namespaces.get(nsid);
   if (namespace === undefined) return status.invalidNamespace;
-  const work = namespace.access.refusal ?? ioWork(command, namespace.device);
+  const { access, device, reservations } = namespace;
+  if (access.refusal !== undefined) return access.refusal;
+  const { id: host } = controller.host;
+  const reserving = reservations.workOf(command, host);
+  if (reserving !== undefined) return reserving;
+  const work = ioWork(command, device);
   if ("code" in work) return work;
-  return { bytes: work.bytes, run: (data) => runOn(namespace, opcode, work, data) };
+  return { bytes: work.bytes, run: (data) => runOn(namespace, host, opcode, work, data) };
 }
 
-/** Lets the device of a namespace work, unless the access refuses it by now. */
+/** Lets the device of a namespace work, unless the access or a reservation refuses it by now. */
 async function runOn(
-  { access, usage }: Pick<Namespace, "access" | "usage">,
+  { access, usage, reservations }: Namespace,
+  host: string,
   opcode: number,
   work: IoWork,
   data: Buffer,
@@ -49,6 +55,7 @@ async function runOn(
   const refusal = access.begin();
   if (refusal !== undefined) return { status: refusal };
   try {
+    if (reservations.refuses(opcode, host)) return conflict;
     count(usage, opcode, work.bytes);
     const fault = await work.run(data);
     if (fault !== undefined) return { status: fault };
@@ -61,6 +68,7 @@ async function runOn(
 }
 
 const succeeded: Completion = { status: status.success };
+const conflict: Completion = { status: status.reservationConflict };
 
 function count(usage: NamespaceUsage, opcode: number, bytes: number): void {
   if (opcode === io.write) {
@@ -116,7 +124,8 @@ export function fusedWorkOf(
   if (!controller.isReady) return [status.sequence, status.fusedFailed];
   const namespace = controller.subsystem.namespaces.get(first.nsid);
   if (namespace === undefined) return [status.invalidNamespace, status.fusedFailed];
-  const { access, device, usage } = namespace;
+  const { access, device, usage, reservations } = namespace;
+  const { id: host } = controller.host;
   if (access.refusal !== undefined) return [access.refusal, status.fusedFailed];
   const work = fusedWork(first, second, device);
   if (!("run" in work)) return work;
@@ -126,6 +135,8 @@ export function fusedWorkOf(
       const refusal = access.begin();
       if (refusal !== undefined) return fusedFaults([refusal]);
       try {
+        if (reservations.refuses(io.compare, host)) return fusedFaults([status.reservationConflict]);
+        if (reservations.refuses(io.write, host)) return fusedFaults([undefined, status.reservationConflict]);
         count(usage, io.compare, work.bytes);
         count(usage, io.write, work.bytes);
         return await work.run(expected, data);

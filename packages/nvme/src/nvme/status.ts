@@ -23,6 +23,7 @@ export const status = {
   sglLength: final(0x0f),
   sglType: final(0x11),
   sglOffset: final(0x16),
+  hostIdentifierFormat: final(0x18),
   keepAliveExpired: transient(0x19),
   /** Nothing is wrong with the command; the controller cannot do it now. */
   interrupted: transient(0x21),
@@ -30,6 +31,8 @@ export const status = {
   lbaRange: final(0x80),
   capacity: final(0x81),
   notReady: transient(0x82),
+  /** The reservation of another host refuses the command. */
+  reservationConflict: final(0x83),
   invalidQueue: final(0x101),
   tooManyEvents: final(0x105),
   invalidLog: final(0x109),

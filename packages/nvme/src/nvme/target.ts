@@ -40,6 +40,7 @@ import {
   type Place,
   type SubsystemFacts,
 } from "./identify.ts";
+import { reservationsOf } from "./reservations.ts";
 import { type Completion, type Status, status } from "./status.ts";
 
 /** A subsystem: namespaces under one name, for the hosts that may use them. */
@@ -496,7 +497,7 @@ function factsOf(
   for (const [index, device] of devices.entries())
     namespaces.set(index + 1, {
       ...{ nsid: index + 1, device, uuid: bytesOfUuid(device.uuid) },
-      ...{ access: new Access(state), usage: newUsage() },
+      ...{ access: new Access(state), usage: newUsage(), reservations: reservationsOf(device) },
     });
   return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
 }

@@ -11,6 +11,7 @@ import { admin, fabrics, fabricsOpcode, io, parseCommand, sgl } from "../nvme/co
 import { type Connected, Controller, type Queue } from "../nvme/controller.ts";
 import { newUsage } from "../nvme/identify.ts";
 import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
+import { reservationsOf } from "../nvme/reservations.ts";
 import { status } from "../nvme/status.ts";
 import { blocksOf, type CommandFields, commandEntry, connectFields } from "../tcp/host.test-support.ts";
 import { DataMemory } from "./data-memory.ts";
@@ -48,7 +49,17 @@ async function serve(options: Options = {}) {
     const subsystem = {
       ...{ nqn, serial: "1", model: "test" },
       namespaces: new Map([
-        [1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access(), usage: newUsage() }],
+        [
+          1,
+          {
+            nsid: 1,
+            device,
+            uuid: Buffer.alloc(16, 1),
+            access: new Access(),
+            usage: newUsage(),
+            reservations: reservationsOf(device),
+          },
+        ],
       ]),
     };
     controller = new Controller(

@@ -7,6 +7,7 @@ import { fabrics, fabricsOpcode, parseCommand, sgl } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
 import { newUsage } from "../nvme/identify.ts";
 import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
+import { reservationsOf } from "../nvme/reservations.ts";
 import { blocksOf, commandEntry, connectFields, icRequest } from "./host.test-support.ts";
 import { pduFlag, pduParts, pduType } from "./pdu.ts";
 import { TcpQueue } from "./queue.ts";
@@ -22,7 +23,17 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
   const next = numbersFrom(Number(process.env.CINNABAR_SEED ?? 1));
   const device = memoryDevice({ bytes: 2 ** 20 });
   const namespaces = new Map([
-    [1, { nsid: 1, device, uuid: Buffer.alloc(16, 1), access: new Access(), usage: newUsage() }],
+    [
+      1,
+      {
+        nsid: 1,
+        device,
+        uuid: Buffer.alloc(16, 1),
+        access: new Access(),
+        usage: newUsage(),
+        reservations: reservationsOf(device),
+      },
+    ],
   ]);
   const subsystem = { nqn: "nqn.2026-11.test:disk", serial: "1", model: "test", namespaces };
   const seen = new Map<number, number>();
