@@ -295,7 +295,7 @@ describe("a target whose hosts have keys", () => {
     ["bytes of no protocol", Buffer.alloc(128, 0xff)],
     ["a damaged hello", Buffer.concat([Buffer.from([22, 3, 1, 0, 64, 1, 0, 0, 60]), Buffer.alloc(60, 9)])],
   ])("ends a connection that begins with %s", async (_, bytes) => {
-    const target = await serve();
+    const target = await serve({ handshakeTimeoutMs: 600_000 });
     const socket = connectSocket(target.address.port, "127.0.0.1");
     socket
       .on("error", () => {})
