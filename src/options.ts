@@ -1,8 +1,10 @@
 /// <reference types="node" preserve="true" />
 
 // The entry `cinnabar/options`: the types of option objects that are part of others or belong to one function. For
-// packages that build on Cinnabar it also has the checker of option objects and the validation by a schema.
+// packages that build on Cinnabar it also has the checker of option objects, the validation by a schema and the list of
+// error codes.
 
+export { codeNumbers, isRpcCode } from "./base/errors/code.ts";
 export type { EngineLimits, LimitOptions, SettableLimit } from "./base/flow/engine-limits.ts";
 export { memoryShare } from "./base/flow/engine-limits.ts";
 export type { WindowOptions } from "./base/flow/in-flight-window.ts";

@@ -1,28 +1,9 @@
+import { codeNumbers } from "cinnabar/options";
 import { type RpcCode, RpcError } from "cinnabar/standard";
-
-/** gRPC's codes by their numbers, from 1 on. A failed call ends a command with 64 and the number. */
-const codesFrom1: readonly RpcCode[] = [
-  "cancelled",
-  "unknown",
-  "invalid_argument",
-  "deadline_exceeded",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "resource_exhausted",
-  "failed_precondition",
-  "aborted",
-  "out_of_range",
-  "unimplemented",
-  "internal",
-  "unavailable",
-  "data_loss",
-  "unauthenticated",
-];
 
 /** The exit status of a command with a failed call: 65 `cancelled` to 80 `unauthenticated`. */
 export function statusOf(code: RpcCode): number {
-  return 65 + codesFrom1.indexOf(code);
+  return 64 + codeNumbers[code];
 }
 
 /** Why a command cannot do its work: one line with the remedy, and the exit status. */

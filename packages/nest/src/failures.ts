@@ -1,28 +1,10 @@
 import { HttpException } from "@nestjs/common";
+import { isRpcCode } from "cinnabar/options";
 import { type RpcCode, RpcError } from "cinnabar/standard";
 
 /** What Nest sends for a guard that refuses, and for an exception that it hides. */
 const forbidden = "Forbidden resource";
 const hidden = "Internal server error";
-
-const codes: ReadonlySet<string> = new Set<RpcCode>([
-  "cancelled",
-  "unknown",
-  "invalid_argument",
-  "deadline_exceeded",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "resource_exhausted",
-  "failed_precondition",
-  "aborted",
-  "out_of_range",
-  "unimplemented",
-  "internal",
-  "unavailable",
-  "data_loss",
-  "unauthenticated",
-]);
 
 const codeOfStatus: Readonly<Record<number, RpcCode>> = {
   400: "invalid_argument",
@@ -67,8 +49,13 @@ export function callerError(failure: unknown): RpcError | undefined {
   const { code, message, reason, data, status } = failure as Record<string, unknown>;
   const text = typeof message === "string" && message !== "" ? message.slice(0, 2048) : handlerFailed;
   if (typeof reason === "string")
-    return new RpcError({ code: isCode(code) ? code : "failed_precondition", message: text, reason, data });
-  if (isCode(code)) return new RpcError({ code, message: text });
+    return new RpcError({
+      code: isRpcCode(code) ? code : "failed_precondition",
+      message: text,
+      reason,
+      data,
+    });
+  if (isRpcCode(code)) return new RpcError({ code, message: text });
   if (status !== "error") return undefined;
   return new RpcError({ code: text === forbidden ? "permission_denied" : "unknown", message: text });
 }
@@ -83,8 +70,4 @@ export function httpError(exception: HttpException): RpcError {
     typeof response === "object" ? (response as { message?: unknown } | null)?.message : response;
   const text = Array.isArray(message) ? message.map(String).join("; ") : (message ?? exception.message);
   return new RpcError({ code, message: String(text).slice(0, 2048) || handlerFailed });
-}
-
-function isCode(value: unknown): value is RpcCode {
-  return typeof value === "string" && codes.has(value);
 }
