@@ -43,6 +43,8 @@ async function serve(
   const target = await NvmeTarget.listen({
     subsystems: [{ nqn, namespaces: [device], hosts }],
     port: 0,
+    // The largest groups take seconds where others compile.
+    handshakeTimeoutMs: 60_000,
     ...limits,
   });
   targets.push(target);
