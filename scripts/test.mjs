@@ -11,7 +11,8 @@ const usage = `npm test [-- STAGE …] [-- PATH | OPTION …]
 
 Without a STAGE: those of the kind "always". A STAGE is a name below, the beginning of several, such as "rdma", or
 "all". The other words go to the stages vitest (files, folders, options such as --changed=main), native and
-native-debug (options of ctest), both smokes and consumers (files, folders). Without a STAGE they go to vitest.
+native-debug (options of ctest), both smokes, consumers and disks-kernel (files, folders), and site (--guide-images).
+Without a STAGE they go to vitest.
 `;
 
 const words = process.argv.slice(2);
@@ -28,10 +29,16 @@ if (unknown.length > 0) {
   console.error(`There is no stage ${unknown.join(", ")}\n\n${usage}`);
   process.exit(2);
 }
+/** @type {readonly import("./test/stages.mjs").Stage[]} */
 const chosen = stages.filter((stage) => {
   if (named.size > 0) return named.has(stage);
   return args.length > 0 ? stage.name === "vitest" : stage.when === "always";
 });
+
+if (args.length > 0 && named.size > 0 && !chosen.some(({ takesWords }) => takesWords)) {
+  console.error(`The stages that are named take no other words: ${args.join(" ")}\n\n${usage}`);
+  process.exit(2);
+}
 
 /** @type {{ name: string, seconds: number, outcome: import("./test/outcome.mjs").Outcome }[]} */
 const results = [];
@@ -50,7 +57,9 @@ try {
 }
 const { text, failed } = sumOf(results);
 console.log(`\n${text}`);
-process.exit(failed === 0 ? 0 : 1);
+// A group in which no stage could run has shown nothing. A single stage that cannot run here says so, and passes.
+const hasRun = results.some(({ outcome }) => outcome.passed + outcome.failed > 0);
+process.exit(failed === 0 && (hasRun || results.length === 1) ? 0 : 1);
 
 /**
  * A stage that crashes, or that runs nothing at all, has failed: silence is never success.

@@ -14,7 +14,7 @@ const manifest = "test/consumers/package.json";
 
 /**
  * Packs the packages, puts them beside the tools of their users (bundlers, test runners, compilers, several versions
- * of Node), and runs `test/consumers`. The tools take 1.2 GB, so neither `npm run setup` nor `npm test` has them. They
+ * of Node), and runs `test/consumers`. The tools take 1.3 GB, so neither `npm run setup` nor `npm test` has them. They
  * have no lock file: what counts is how the packages fare with the tools that users get.
  *
  * @param {{ archives?: Archives, filters?: readonly string[] }} [options] `archives` are

@@ -45,7 +45,8 @@ async function installBrowser() {
   if (prefix === undefined || onPath("apt-get") === undefined) return;
   const apt = aptGet(prefix);
   try {
-    await apt.update();
+    // A list that cannot be read hinders no installation from the others.
+    await apt.update().catch(() => undefined);
     await apt.install(["chromium-headless-shell", "fonts-dejavu-core", "nginx-light"]);
   } catch {
     // The look at the site says that there is no browser.

@@ -45,7 +45,8 @@ import { runVitest } from "./vitest.mjs";
  * @property {string} what
  * @property {() => Promise<unknown>} [prepare] makes what the stage needs; where it cannot, the stage is skipped
  * @property {string} [lack] what to say then
- * @property {(args: readonly string[]) => Promise<Outcome>} run with test files, folders and options that were given
+ * @property {boolean} [takesWords] `run` takes the test files, folders and options that were given
+ * @property {(args: readonly string[]) => Promise<Outcome>} run
  */
 
 /** Tests with a fabric that test/matrix/over-net.ts chooses. */
@@ -82,12 +83,14 @@ export const stages = [
     name: "native",
     when: "always",
     what: "C++ tests, release build",
+    takesWords: true,
     run: (args) => runNativeTests("release", {}, args),
   },
   {
     name: "vitest",
     when: "always",
     what: "TypeScript tests, but for most of those that start programs",
+    takesWords: true,
     run: (args) => runVitest({ args: args.length > 0 ? args : ["--project=!programs"] }),
   },
   {
@@ -97,8 +100,10 @@ export const stages = [
     prepare: async () => {
       if ((await kernelOfGuest()) === undefined)
         throw new Error("`npm run setup -- --guest` builds the guest's kernel once, in some four minutes");
+      await prepareDevices();
     },
     lack: onGuest.lack,
+    takesWords: true,
     run: (args) => runPartOnDevices({ name: "smoke", filters: args.length > 0 ? args : smokeOnDevices }),
   },
   {
@@ -111,6 +116,7 @@ export const stages = [
     name: "sanitizers-smoke",
     when: "commit",
     what: "a smoke of the tests under ASan, UBSan and LSan",
+    takesWords: true,
     run: (args) =>
       runUnderSanitizers({ name: "smoke", filters: args.length > 0 ? args : smokeUnderSanitizers.filters }),
   },
@@ -124,6 +130,7 @@ export const stages = [
     name: "native-debug",
     when: "often",
     what: "C++ tests, debug build, every file compiled by itself",
+    takesWords: true,
     run: (args) => runNativeTests("debug", {}, args),
   },
   {
@@ -243,6 +250,7 @@ export const stages = [
     what: "disks of packages/nvme under Linux, in the guest: its hosts of NVMe/TCP and NVMe/RDMA, its target, its client of NBD",
     prepare: prepareKernelOfDisks,
     lack: "NO TEST WITH LINUX AS HOST OF DISKS",
+    takesWords: true,
     run: runDisksOfKernel,
   },
   {
@@ -264,6 +272,7 @@ export const stages = [
     name: "site",
     when: "often",
     what: "the site of the documentation: built, its links checked, looked at in a browser; the back end used in one",
+    takesWords: true,
     run: runSite,
   },
   ...areasOfStages().map(
@@ -273,7 +282,7 @@ export const stages = [
         when: quiet ? "alone" : "often",
         what: `tests on the libfabric of the package: ${areas.join(" ")}`,
         prepare: libraryOfStages,
-        lack: "NO TEST ON A NEWER LIBFABRIC",
+        lack: "NO TEST ON THE LIBFABRIC OF THE PACKAGE",
         run: () => runAreas(name, areas),
       }),
   ),
@@ -288,7 +297,8 @@ export const stages = [
   {
     name: "consumers",
     when: "often",
-    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1.2 GB of tools",
+    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1.3 GB of tools",
+    takesWords: true,
     run: (args) => runConsumers(args.length > 0 ? { filters: args } : {}),
   },
   ...freshMachines.map(

@@ -124,6 +124,7 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar-group/variables", exportsOf("packages/group/src/variables.ts")],
   ["cinnabar-http", exportsOf("packages/http/src/index.ts")],
   ["cinnabar-http/client", exportsOf("packages/http/src/client.ts")],
+  ["cinnabar-http/proto", exportsOf("packages/http/src/proto.ts")],
   ["cinnabar-http/client/upload", exportsOf("packages/http/src/upload.ts")],
   ["cinnabar-inspect", exportsOf("packages/inspect/src/index.ts")],
   ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],

@@ -42,7 +42,7 @@ const protoFields = {
  * for bad options, and for a name that is no method.
  *
  * @example
- * const { text, lock } = protoOf(Greeter, { lock: JSON.parse(await readFile("greeter.proto.lock.json", "utf8")) });
+ * const { text, lock } = protoOf(Greeter, { lock: JSON.parse(readFileSync("greeter.proto.lock.json", "utf8")) });
  */
 export function protoOf(contract: AnyService, options: ProtoOptions = {}): ProtoFile {
   const { lock, methods, safe = [] } = resolveOptions("protoOf", options, protoFields);
