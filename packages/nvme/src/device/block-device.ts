@@ -62,7 +62,7 @@ export interface Extent {
 export interface ReservationStore {
   /** The text that was kept when the device was opened. */
   readonly kept: string | undefined;
-  /** Keeps a text in the place of the former one, or none. Resolves when that survives a loss of power. */
+  /** Replaces the text that is kept; undefined keeps none. Resolves when that survives a loss of power. */
   write(text: string | undefined): Promise<void>;
 }
 
