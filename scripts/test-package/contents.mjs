@@ -23,7 +23,7 @@ const binaries = ["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"];
  * checkout.
  */
 const unwanted =
-  /\.test[.-]|^(?!examples\/).*(?<!\.d)\.ts$|^examples\/demo\/|^docs\/images\/back-end\/|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
+  /\.test[.-]|^(?!examples\/).*(?<!\.d)\.ts$|^examples\/demo\/|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
 
 /** What every other package must have. */
 const neededByOthers = ["package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"];

@@ -47,7 +47,6 @@ describe("the contents of the package", () => {
   it.each([
     "dist/call/slot-table.test.d.ts",
     "src/index.ts",
-    "docs/images/back-end/orders.png",
     "examples/demo/main.ts",
     "native/build/Release/cinnabar.node",
     "native/test/main.cc",

@@ -227,12 +227,15 @@ describe.skipIf(!isGuest)("Linux as host of a disk whose power is cut", () => {
       writeZeroes: (offset, count, { fua, mayTrim } = {}) =>
         powered.device.writeZeroes(offset, count, { mayTrim, fua: fua === true && !lies }),
     });
-    const wrong = await cutUnderWriters(powered, device, 5, (life) => {
-      lies = life > 0;
-    });
-    const back = wrong.filter((block) => block.endsWith("as before it was zeroed"));
-    expect(back.length).toBeGreaterThan(0);
-    expect(wrong.length).toBeGreaterThan(back.length);
+    // The kernel may have written what was not flushed: a few cuts need not show both.
+    const [lost, back]: [string[], string[]] = [[], []];
+    for (let tries = 0; tries < 20 && (lost.length === 0 || back.length === 0); tries++) {
+      const wrong = await cutUnderWriters(powered, device, 5, (life) => {
+        lies = life > 0;
+      });
+      for (const block of wrong) (block.endsWith("as before it was zeroed") ? back : lost).push(block);
+    }
+    expect([lost.length > 0, back.length > 0]).toEqual([true, true]);
   });
 
   it("finds the files of ext4 that were synchronised between deletions and fstrim", async () => {
