@@ -282,7 +282,7 @@ describe("a reservation", () => {
     expect(await one.release(writeExclusive, 1n, { word: 8 })).toBe(invalidField);
     expect(await one.release(writeExclusive, 1n, { action: 2 })).toBe(invalidField);
     // That of a host that holds none changes nothing.
-    expect(await other.release(writeExclusive, 2n)).toBe(0);
+    for (const type of [writeExclusive, exclusiveAccess, 0]) expect(await other.release(type, 2n)).toBe(0);
     expect((await one.report()).type).toBe(writeExclusive);
     expect(await stranger.clear(0n)).toBe(conflict);
     expect(await other.clear(2n)).toBe(0);

@@ -265,9 +265,8 @@ function released(
   if (action !== releaseAction.release && action !== releaseAction.clear) return status.invalidField;
   if (state.registrants.get(host) !== key) return status.reservationConflict;
   if (action === releaseAction.clear) return withRegistrants({ ...state, ...free }, new Map());
-  if (state.type === 0) return state;
-  if (state.type !== type) return status.invalidField;
-  return isHeldBy(state, host) ? { ...state, ...free } : state;
+  if (!isHeldBy(state, host)) return state;
+  return state.type === type ? { ...state, ...free } : status.invalidField;
 }
 
 function textOf({ generation, type, holder, registrants }: State, { uuid }: BlockDevice): string {
