@@ -310,6 +310,14 @@ describe("a registration", () => {
       expect(await host.register({ newKey: 1n, ...wrong })).toBe(invalidField);
   });
 
+  it("begins by a replacement that ignores the key", async () => {
+    const target = await serve();
+    const host = await hostOf(target, 1);
+    expect(await host.register({ action: 2, newKey: 3n })).toBe(conflict);
+    expect(await host.register({ action: 2, ignoresKey: true, key: 9n, newKey: 3n })).toBe(0);
+    expect((await host.report()).hosts).toEqual([{ host: 1, key: 3n, isHolder: false }]);
+  });
+
   it("that ends, ends the reservation of its host", async () => {
     const target = await serve();
     const [one, other] = [await hostOf(target, 1), await hostOf(target, 2)];
@@ -323,8 +331,9 @@ describe("a registration", () => {
   it("is one of 256, of hosts that have an identifier", async () => {
     const reservations = new Reservations(memoryDevice({ bytes }));
     const data = Buffer.alloc(16, 1);
-    const register = async (id: number) => {
-      const command = parseCommand(commandEntry({ opcode: io.reservationRegister, nsid: 1, bytes: 16 }));
+    const register = async (id: number, word = 0) => {
+      const fields = { opcode: io.reservationRegister, nsid: 1, bytes: 16, words: [word] };
+      const command = parseCommand(commandEntry(fields));
       const work = reservations.workOf(command, id.toString(16).padStart(32, "0"));
       if (work === undefined) throw new Error("no work");
       return "code" in work ? work.code : (await work.run(data)).status.code;
@@ -332,6 +341,9 @@ describe("a registration", () => {
     expect(await register(0)).toBe(0x0c);
     for (let id = 1; id <= 256; id++) expect(await register(id)).toBe(0);
     expect(await register(257)).toBe(6);
+    const replaceAndIgnoreKey = 2 + 8;
+    expect(await register(257, replaceAndIgnoreKey)).toBe(6);
+    expect(await register(256, replaceAndIgnoreKey)).toBe(0);
     expect(await register(1)).toBe(0);
   });
 

@@ -201,24 +201,26 @@ function registered(
 ): State | Status {
   const { action, ignores, keeps, canKeep, key, newKey } = options;
   const own = state.registrants.get(host);
-  const registrants = new Map(state.registrants);
   if (keeps === 1) return status.invalidField;
   if (action !== registerAction.remove && newKey === 0n) return status.invalidField;
   switch (action) {
     case registerAction.add:
       if (own !== undefined && own !== newKey) return status.reservationConflict;
-      if (registrants.size >= maxRegistrants && own === undefined) return status.internal;
-      registrants.set(host, newKey);
       break;
     case registerAction.remove:
-    case registerAction.replace:
       if (own === undefined || (!ignores && own !== key)) return status.reservationConflict;
-      if (action === registerAction.remove) registrants.delete(host);
-      else registrants.set(host, newKey);
+      break;
+    case registerAction.replace:
+      // A host that does not prove its registration need not have one.
+      if (!ignores && own !== key) return status.reservationConflict;
       break;
     default:
       return status.invalidField;
   }
+  const registrants = new Map(state.registrants);
+  if (action === registerAction.remove) registrants.delete(host);
+  else registrants.set(host, newKey);
+  if (own === undefined && registrants.size > maxRegistrants) return status.internal;
   const isKept = keeps === persistence.same ? state.isKept : keeps === persistence.stays && canKeep;
   return { ...withRegistrants(state, registrants), isKept };
 }
