@@ -318,6 +318,23 @@ describe("a registration", () => {
     expect((await host.report()).hosts).toEqual([{ host: 1, key: 3n, isHolder: false }]);
   });
 
+  it("ends by a replacement with the key 0", async () => {
+    const target = await serve();
+    const [host, other] = [await hostOf(target, 1), await hostOf(target, 2)];
+    await other.register({ newKey: 2n });
+    for (const ignoresKey of [false, true])
+      expect(await host.register({ action: 2, ignoresKey, newKey: 0n })).toBe(conflict);
+    for (const proof of [{ key: 1n }, { ignoresKey: true, key: 9n }]) {
+      await host.register({ newKey: 1n });
+      await host.acquire(writeExclusive, 1n);
+      expect(await host.register({ action: 2, key: 9n, newKey: 0n })).toBe(conflict);
+      expect(await host.report()).toMatchObject({ type: writeExclusive, hosts: [{ host: 2 }, { host: 1 }] });
+      expect(await host.register({ action: 2, newKey: 0n, ...proof })).toBe(0);
+      expect(await host.report()).toMatchObject({ type: 0, hosts: [{ host: 2, key: 2n }] });
+    }
+    expect(await host.register({ action: 3, newKey: 0n })).toBe(invalidField);
+  });
+
   it("that ends, ends the reservation of its host", async () => {
     const target = await serve();
     const [one, other] = [await hostOf(target, 1), await hostOf(target, 2)];

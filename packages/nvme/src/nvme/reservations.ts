@@ -199,10 +199,13 @@ function registered(
     readonly newKey: bigint;
   },
 ): State | Status {
-  const { action, ignores, keeps, canKeep, key, newKey } = options;
+  const { ignores, keeps, canKeep, key, newKey } = options;
+  // The kernel of Linux unregisters by a replacement with the key 0.
+  const isEnd = options.action === registerAction.replace && newKey === 0n;
+  const action = isEnd ? registerAction.remove : options.action;
   const own = state.registrants.get(host);
   if (keeps === 1) return status.invalidField;
-  if (action !== registerAction.remove && newKey === 0n) return status.invalidField;
+  if (action === registerAction.add && newKey === 0n) return status.invalidField;
   switch (action) {
     case registerAction.add:
       if (own !== undefined && own !== newKey) return status.reservationConflict;
