@@ -32,6 +32,16 @@ export function formerPreSharedKey(key: TlsKey, ends: Ends): PreSharedKey | unde
   return derived(key, ends, 1, formerlyLabelled);
 }
 
+/** The key of an identity in one of the forms that hosts send. Only a form that the identity may have is derived. */
+export function knownKey(key: TlsKey, ends: Ends, identity: string): PreSharedKey | undefined {
+  if (identity === `NVMe0R01 ${ends.hostNqn} ${ends.subsystemNqn}`) return preSharedKey(key, ends, 0);
+  if (!identity.startsWith("NVMe1R01 ")) return undefined;
+  const current = preSharedKey(key, ends, 1);
+  if (current?.identity === identity) return current;
+  const former = formerPreSharedKey(key, ends);
+  return former?.identity === identity ? former : undefined;
+}
+
 /** The information for an expansion: a label and its context. */
 type Label = (label: string, context: string) => Buffer;
 

@@ -5,7 +5,10 @@ import type { Ends } from "../authentication/responses.ts";
 import { TlsAcceptor } from "../socket/tls-acceptor.ts";
 import { type TlsKey, tlsKeyField } from "./key.ts";
 import { parameters } from "./parameters.ts";
-import { formerPreSharedKey, preSharedKey } from "./pre-shared-key.ts";
+import { knownKey, preSharedKey } from "./pre-shared-key.ts";
+
+/** A host offers one identity, and the same one again if the target asks for a hello with another key share. */
+const maxIdentities = 2;
 
 /** TLS of a target of NVMe/TCP. */
 export interface NvmeTargetTls {
@@ -50,6 +53,8 @@ export class TargetKeys {
   readonly #acceptor: TlsAcceptor;
   /** The names in the identity that each connection has chosen. They are proved when its handshake is done. */
   readonly #named = new WeakMap<TLSSocket, Ends>();
+  /** How many identities each connection has offered. */
+  readonly #offered = new WeakMap<TLSSocket, number>();
 
   constructor(keys: ReadonlyMap<string, TlsKey>, allowsPlaintext: boolean) {
     this.#keys = keys;
@@ -88,12 +93,15 @@ export class TargetKeys {
   }
 
   #find(socket: TLSSocket, identity: string): Buffer | null {
+    // A hello of a stranger may have hundreds of them, and OpenSSL asks for each.
+    const offered = (this.#offered.get(socket) ?? 0) + 1;
+    this.#offered.set(socket, offered);
+    if (offered > maxIdentities) return null;
     const [, hostNqn = "", subsystemNqn = ""] = identity.split(" ");
     const key = this.#keys.get(hostNqn);
     if (key === undefined) return null;
     const ends = { hostNqn, subsystemNqn };
-    const known = [preSharedKey(key, ends, 0), preSharedKey(key, ends, 1), formerPreSharedKey(key, ends)];
-    const chosen = known.find((one) => one?.identity === identity);
+    const chosen = knownKey(key, ends, identity);
     if (chosen === undefined) return null;
     this.#named.set(socket, ends);
     return chosen.psk;

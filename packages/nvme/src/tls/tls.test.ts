@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { connect as connectSocket, createServer, type Socket } from "node:net";
 import {
@@ -184,6 +185,40 @@ const logOf = async (queue: HostQueue): Promise<Buffer> => {
   return (await queue.command({ opcode: 2, words: [0x01ff_0070], bytes: 2048 })).data;
 };
 
+const handshakeFailure = 40;
+/** OpenSSL 3.0 and 3.5 have different alerts for it: illegal parameter, decrypt error. */
+const wrongProof = [47, 51];
+
+/** A record with the hello of a client that offers several identities, and proves none of them. */
+function helloOf(identities: readonly string[]): Buffer {
+  const sized = (lengthBytes: number, ...parts: readonly Buffer[]): Buffer => {
+    const all = Buffer.concat(parts);
+    const length = Buffer.alloc(lengthBytes);
+    length.writeUIntBE(all.length, 0, lengthBytes);
+    return Buffer.concat([length, all]);
+  };
+  const hex = (text: string) => Buffer.from(text, "hex");
+  const share = generateKeyPairSync("x25519").publicKey.export({ type: "spki", format: "der" }).subarray(-32);
+  const extensions = [
+    [hex("002b"), sized(2, hex("020304"))], // TLS 1.3
+    [hex("000a"), sized(2, hex("0002001d"))], // X25519
+    [hex("000d"), sized(2, hex("000404030804"))], // signatures
+    [hex("0033"), sized(2, sized(2, hex("001d"), sized(2, share)))],
+    [hex("002d"), sized(2, hex("0101"))], // keys with Diffie-Hellman
+    [
+      hex("0029"),
+      sized(
+        2,
+        sized(2, ...identities.flatMap((one) => [sized(2, Buffer.from(one)), Buffer.alloc(4)])),
+        sized(2, ...identities.map(() => sized(1, Buffer.alloc(32, 7)))),
+      ),
+    ],
+  ].flat();
+  const suite = hex("000213010100");
+  const hello = [hex("0303"), Buffer.alloc(32, 9), hex("00"), suite, sized(2, ...extensions)];
+  return Buffer.concat([hex("160301"), sized(2, hex("01"), sized(3, ...hello))]);
+}
+
 describe("a target whose hosts have keys", () => {
   const named: [string, Record<string, unknown>, string, number][] = [
     ["another host without a key", { host: plainHostNqn }, nqn, status.hostNotAllowed.code],
@@ -252,6 +287,32 @@ describe("a target whose hosts have keys", () => {
     const target = await serve();
     await expect(clientOf(target.address.port, one)).rejects.toThrow(reason);
     await expect.poll(() => target.stats()).toMatchObject({ open: 0, inHandshake: 0 });
+  });
+
+  it.each<[number, string, readonly number[]]>([
+    [0, "looks for its key", wrongProof],
+    [1, "looks for its key", wrongProof],
+    [2, "looks for no key", [handshakeFailure]],
+    [180, "looks for no key", [handshakeFailure]],
+  ])("behind %i other identities in a hello %s", async (others, _, alerts) => {
+    const target = await serve();
+    const { identity } = pskOf(key);
+    const unknown = Array.from({ length: others }, (_, index) => identity.replace(hostNqn, `nqn.${index}`));
+    const socket = connectSocket(target.address.port, "127.0.0.1");
+    ends.push(async () => socket.destroy());
+    socket.on("error", () => {}).write(helloOf([...unknown, identity]));
+    const [answer] = (await once(socket, "data")) as [Buffer];
+    // A record with an alert, and its description.
+    expect(answer.readUInt8(0)).toBe(21);
+    expect(alerts).toContain(answer.readUInt8(6));
+  });
+
+  it("takes a host that sends a second hello with a key share of another group", async () => {
+    const target = await serve();
+    const queue = await queueOver(
+      await clientOf(target.address.port, pskOf(key, undefined, 1), { ecdhCurve: "P-521:P-384" }),
+    );
+    expect((await queue.connect({ nqn, host: hostNqn })).status).toBe(0);
   });
 
   it.each<[string, ConnectionOptions]>([
