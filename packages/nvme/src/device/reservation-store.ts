@@ -10,16 +10,30 @@ export async function reservationStoreOf(path: string): Promise<ReservationStore
     if (error.code === "ENOENT") return undefined;
     throw error;
   });
+  let former = kept;
   return {
     kept,
     async write(text) {
-      if (text === undefined) await rm(place, { force: true });
-      else await replaceWhole(place, text);
-      // The name survives a loss of power when the folder does.
+      // The name survives a loss of power when the folder does. It is opened first, since that can fail, too.
       const folder = await open(dirname(place));
-      await folder.sync().finally(() => folder.close());
+      try {
+        await replace(place, text);
+        await folder.sync();
+        former = text;
+      } catch (error) {
+        // The caller keeps the former state, so the next server has to find it.
+        await replace(place, former).catch(() => {});
+        throw error;
+      } finally {
+        await folder.close();
+      }
     },
   };
+}
+
+async function replace(place: string, text: string | undefined): Promise<void> {
+  if (text === undefined) await rm(place, { force: true });
+  else await replaceWhole(place, text);
 }
 
 /** Nobody sees a part of the text, and a loss of power leaves the former one or this one. */

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { type FileHandle, mkdir, mkdtemp, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { BlockDevice } from "../device/block-device.ts";
 import { openFileDevice } from "../device/file-device.ts";
 import { memoryDevice } from "../device/memory-device.ts";
@@ -512,6 +512,42 @@ describe("the reservations of a file", () => {
       expect(await host.register({ newKey: 2n })).toBe(conflict);
     });
     folder = await mkdtemp(join(tmpdir(), "cinnabar-reservations-"));
+  });
+
+  it("stay as they are in the file, too, where the system cannot write its folder", async () => {
+    await served(async (target) => {
+      const host = await hostOf(target, 1);
+      const failing = async (work: () => Promise<unknown>) => {
+        const handle = await open(folder);
+        const sync: (this: FileHandle) => Promise<void> = handle.sync;
+        const spy = vi.spyOn(Object.getPrototypeOf(handle), "sync");
+        spy.mockImplementation(async function (this: unknown) {
+          const file = this as FileHandle;
+          if ((await file.stat()).isDirectory()) throw new Error("EIO");
+          return sync.call(file);
+        });
+        await handle.close();
+        try {
+          expect(await work()).toBe(6);
+          expect(spy).toHaveBeenCalled();
+        } finally {
+          spy.mockRestore();
+        }
+      };
+      await failing(() => host.register({ newKey: 1n, keeps: 3 }));
+      expect(existsSync(beside())).toBe(false);
+      expect(await host.register({ newKey: 1n, keeps: 3 })).toBe(0);
+      const before = await readFile(beside(), "utf8");
+      await failing(() => host.acquire(writeExclusive, 1n));
+      expect(await readFile(beside(), "utf8")).toBe(before);
+      await failing(() => host.register({ newKey: 1n, keeps: 2 }));
+      expect(await readFile(beside(), "utf8")).toBe(before);
+      expect(await host.report()).toMatchObject({ type: 0, isKept: true, hosts: [{ key: 1n }] });
+      expect((await readdir(folder)).filter((name) => name.includes(".reservations."))).toEqual([]);
+    });
+    await served(async (target) => {
+      expect(await (await hostOf(target, 1)).report()).toMatchObject({ type: 0, hosts: [{ key: 1n }] });
+    });
   });
 
   it("do not exist where others share it", async () => {
