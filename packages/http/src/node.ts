@@ -1,7 +1,5 @@
-import { setMaxListeners } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { Socket } from "node:net";
 import type { BodySource, HttpAnswer, HttpRequest, ItemsBody } from "./exchange.ts";
 import { type HttpHandler, serverOf } from "./handler.ts";
 import type { HttpServer } from "./server.ts";
@@ -40,26 +38,6 @@ export function toNodeHandler(handler: HttpHandler): NodeHandler {
 
 const ignore = () => {};
 
-/**
- * The end of each connection of HTTP/1, as a signal that all its requests share: a client goes away by it alone. A
- * request that has been answered listens no more.
- */
-const ends = new WeakMap<Socket, AbortController>();
-
-function endOf(socket: Socket): AbortController {
-  let end = ends.get(socket);
-  if (end === undefined) {
-    end = new AbortController();
-    // Each request in a pipeline may listen.
-    setMaxListeners(0, end.signal);
-    ends.set(socket, end);
-    const gone = end;
-    if (socket.destroyed) gone.abort();
-    else socket.once("close", () => gone.abort());
-  }
-  return end;
-}
-
 async function serve(
   server: HttpServer,
   request: IncomingMessage | Http2ServerRequest,
@@ -68,16 +46,13 @@ async function serve(
   // The response reports the same failure by "close".
   request.on("error", ignore);
   response.on("error", ignore);
+  const gone = new AbortController();
   let isAnswered = false;
-  let gone: AbortController;
-  if ("stream" in request) {
-    gone = new AbortController();
-    const own = gone;
-    // The request closes as soon as its body has been read, long before the answer.
-    response.once("close", () => {
-      if (!isAnswered) own.abort();
-    });
-  } else gone = endOf(request.socket);
+  // The request closes as soon as its body has been read, long before the answer. A call may go on after its answer.
+  response.once("close", () => {
+    if (!isAnswered) gone.abort();
+  });
+  if (response.destroyed) gone.abort();
   const answer = await server.answer(requestOf(request, gone.signal));
   await send(answer, request, response as ServerResponse, gone.signal, server.maxStallMs);
   isAnswered = true;

@@ -1,10 +1,13 @@
 import { execFile } from "node:child_process";
-import { createServer, type Server } from "node:http";
+import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
 import { connect as connectHttp2, createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { Writable } from "node:stream";
 import { buffer, text } from "node:stream/consumers";
 import { promisify } from "node:util";
+import { Engine, implement, type Middleware, service, unary } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
 import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
 import { allMethods, greeter } from "./services.test-support.ts";
 
@@ -128,6 +131,39 @@ describe("node:http", () => {
     await expect.poll(() => seen.stopped).toEqual(["cancelled"]);
   });
 
+  it("leaves alone what a middleware does after the answer", async () => {
+    const Cache = service("cache.v1", { read: unary({ output: z.string() }) });
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const cache = implement(Cache, { read: () => released.then(() => "fresh") });
+    const engine = await Engine.open();
+    onTestFinished(() => engine.close());
+    const behind = await Engine.open({ listen: "mem://http-cache", serve: [cache] });
+    onTestFinished(() => behind.close());
+    const peer = await engine.connect(behind.urls[0] as string);
+    let refreshed: Promise<unknown> | undefined;
+    const middleware: Middleware = (_, next) => {
+      refreshed = Promise.resolve(next());
+      refreshed.catch(() => {});
+      return "stale";
+    };
+    const { server, port } = await serve({
+      services: [{ service: Cache, peer, options: { middleware: [middleware] } }],
+      allow: ["cache.v1/read"],
+    });
+    const closed = new Promise((resolve) =>
+      server.once("connection", (socket) => socket.once("close", resolve)),
+    );
+    const request = ping("connection: close\r\ncontent-length: 2\r\n");
+    const answer = await exchange(port, request.replace("greeter.v1/ping", "cache.v1/read"));
+    expect(answer.endsWith('\r\n\r\n"stale"')).toBe(true);
+    await closed;
+    release();
+    expect(await refreshed).toBe("fresh");
+  });
+
   it("leaves a body that it does not read with the client, and closes the connection soon", async () => {
     const { port } = await serve();
     const socket = await dial(port);
@@ -235,6 +271,57 @@ describe("hostile HTTP", () => {
     socket.destroy();
     const [status] = statusesOf(await exchange(port, ping("connection: close\r\ncontent-length: 2\r\n")));
     expect(status).toBe(200);
+  });
+});
+
+describe("a request without a connection, as adapters for functions in a cloud make it", () => {
+  /** Emits nothing. */
+  const socket = { encrypted: true, readable: false, remoteAddress: "192.0.2.1", end() {}, destroy() {} };
+
+  function exchangeOf(method: string, body: string) {
+    const request = new IncomingMessage(socket as never);
+    Object.assign(request, {
+      ...{ method: "POST", url: `/greeter.v1/${method}`, complete: true },
+      ...{ httpVersion: "1.1", httpVersionMajor: 1, httpVersionMinor: 1 },
+      headers: { "content-type": "application/json", "content-length": String(body.length) },
+      _read() {
+        request.push(body);
+        request.push(null);
+      },
+    });
+    const response = new ServerResponse(request);
+    const written: string[] = [];
+    const sink = new Writable({
+      write(chunk, _, done) {
+        written.push(String(chunk));
+        done();
+      },
+    });
+    sink.on("error", () => {});
+    response.assignSocket(sink as never);
+    return { request, response, written };
+  }
+
+  it("is answered", async () => {
+    const { handler } = handlerOf();
+    const { request, response, written } = exchangeOf("greet", '{"name":"cloud"}');
+    const ended = new Promise<void>((resolve) => {
+      response.once("finish", resolve);
+      response.socket?.once("close", resolve);
+    });
+    handler(request, response);
+    await ended;
+    expect(statusesOf(written.join(""))).toEqual([200]);
+    expect(written.join("").endsWith('{"text":"Hello, cloud"}')).toBe(true);
+  });
+
+  it("ends with its response", async () => {
+    const { handler, seen } = handlerOf();
+    const { request, response } = exchangeOf("wait", "{}");
+    handler(request, response);
+    await seen.waiting;
+    response.socket?.destroy();
+    await expect.poll(() => seen.stopped).toEqual(["cancelled"]);
   });
 });
 
