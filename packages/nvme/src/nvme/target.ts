@@ -95,8 +95,9 @@ export interface NvmeTargetOptions extends NvmeTargetBase {
   /** The TCP port; 0 takes a free one. Default: 4420. */
   readonly port?: number | undefined;
   /**
-   * TLS 1.3 of NVMe/TCP, with a key for each host. A host that has a key connects with it alone, and only as itself. It
-   * is not for NVMe/RDMA and calls. Default: none, and nothing is encrypted.
+   * TLS 1.3 of NVMe/TCP, with a key for each host. A host that has a key connects with it alone, and only as itself.
+   * NVMe/RDMA and calls have no such TLS: a host that has a key is refused there, unless it proves a secret. Default:
+   * none, and nothing is encrypted.
    */
   readonly tls?: NvmeTargetTls | undefined;
 }
@@ -392,12 +393,15 @@ export class NvmeTarget implements AsyncDisposable {
     if (subsystem === undefined) return refuse(status.connectParameters, 256 | inData);
     if (!isAdmitted(subsystem, host)) return refuse(status.hostNotAllowed);
     const { tls } = queue;
-    // Without TLS anybody could claim the name of a host that has a key.
-    if (tls === "none" ? this.#keys?.has(host) : tls !== undefined && tls.hostNqn !== host)
-      return refuse(status.hostNotAllowed);
-    if (tls !== undefined && tls !== "none" && tls.subsystemNqn !== nqn)
-      return refuse(status.connectParameters, 256 | inData);
     const proof = subsystem.hosts === "any" ? undefined : subsystem.hosts.get(host);
+    if (tls === undefined || tls === "none") {
+      // Anybody could claim the name of a host that has a key. A secret is its proof where there is no TLS of this kind.
+      const isProved = tls === undefined && proof !== undefined;
+      if (!isProved && this.#keys?.has(host)) return refuse(status.hostNotAllowed);
+    } else {
+      if (tls.hostNqn !== host) return refuse(status.hostNotAllowed);
+      if (tls.subsystemNqn !== nqn) return refuse(status.connectParameters, 256 | inData);
+    }
     const facts = { nqn: host, id: data.toString("hex", 0, 16) };
     const controllerId = data.readUInt16LE(16);
     if (queueId === 0) {

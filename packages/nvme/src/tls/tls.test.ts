@@ -423,6 +423,35 @@ describe("a target whose hosts have keys", () => {
   });
 });
 
+describe("calls of a target whose hosts have keys", () => {
+  const open = async (target: NvmeTarget) => {
+    const server = await Engine.open({ listen: "mem://nvme-tls", serve: [target.capsules] });
+    ends.push(() => server.close());
+    const engine = await Engine.open();
+    ends.push(() => engine.close());
+    return { tls: undefined, paths: [{ engine, url: "mem://nvme-tls" }] };
+  };
+
+  it("are not for such a host, which cannot prove its key there, and stay open to others", async () => {
+    const target = await serve();
+    const way = await open(target);
+    await expect(connect(target, way)).rejects.toThrow("it does not admit this host");
+    const plain = await connect(target, { ...way, hostNqn: plainHostNqn });
+    expect(plain.stats().paths[0]?.isConnected).toBe(true);
+  });
+
+  it("are for such a host where it proves a secret, which does not replace the key over NVMe/TCP", async () => {
+    const secret = makeSecret();
+    const hosts = [{ nqn: hostNqn, secret }];
+    const subsystems = [{ nqn, namespaces: [memoryDevice({ bytes: 1024 * 1024 })], hosts }];
+    const target = await serve({ subsystems }, { allowPlaintext: true });
+    const way = await open(target);
+    expect((await connect(target, { ...way, secret })).stats().paths[0]?.isConnected).toBe(true);
+    await expect(connect(target, way)).rejects.toThrow("the target wants a secret");
+    await expect(connect(target, { tls: undefined, secret })).rejects.toThrow("it does not admit this host");
+  });
+});
+
 describe("a target that allows plain text", () => {
   it("takes hosts without a key, and refuses the names of those with one", async () => {
     const target = await serve({}, { allowPlaintext: true });
