@@ -26,8 +26,8 @@ export interface Place {
   readonly transport: "tcp" | "rdma";
   readonly host: string;
   readonly port: number;
-  /** Undefined where the place has no TLS. */
-  readonly tls?: "required" | "optional" | undefined;
+  /** Undefined where the host connects without TLS. */
+  readonly tls?: "required" | undefined;
 }
 
 /** Data that a command of an admin queue, and Connect, may carry in its capsule. */
@@ -181,7 +181,7 @@ export function discoveryLog(nqns: readonly string[], places: readonly Place[]):
     data.writeUInt8(host.includes(":") ? 2 : 1, at + 1);
     data.writeUInt8(2, at + 2);
     if (tls !== undefined) {
-      data.writeUInt8(tls === "required" ? 1 : 2, at + 3); // TREQ: a secure channel is required, or not
+      data.writeUInt8(1, at + 3); // TREQ: a secure channel is required
       data.writeUInt8(2, at + 768); // by TLS 1.3
     }
     data.writeUInt16LE(portId, at + 4);

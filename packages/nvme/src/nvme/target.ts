@@ -449,7 +449,7 @@ export class NvmeTarget implements AsyncDisposable {
       .filter((one) => isAdmitted(one, host.nqn))
       .map(({ nqn }) => nqn);
     const place: Place = queue.place ?? { transport: "tcp", ...this.#address };
-    const tls = this.#keys && (this.#keys.allowsPlaintext ? ("optional" as const) : ("required" as const));
+    const tls = this.#keys?.has(host.nqn) ? ("required" as const) : undefined;
     const places =
       place.transport === "tcp" ? (this.#advertised ?? [place]).map((one) => ({ ...one, tls })) : [place];
     const discovery = { places, nqns };

@@ -465,14 +465,21 @@ describe("a target that allows plain text", () => {
     await expect(NvmeHost.discover(discovered)).rejects.toThrow("it does not admit this host");
   });
 
-  it("says in its log that TLS is optional", async () => {
+  it("says in its log that TLS is required to a host that has a key, and nothing of TLS to others", async () => {
     const target = await serve({}, { allowPlaintext: true });
-    const queue = await HostQueue.open(target.address.port, { header: false, data: false });
-    ends.push(async () => queue.socket.destroy());
-    await queue.greet();
-    await queue.connect({ nqn: discoveryNqn, host: plainHostNqn });
-    const log = await logOf(queue);
-    expect([log.readUInt8(1024 + 3), log.readUInt8(1024 + 768)]).toEqual([2, 2]);
+    const plain = await HostQueue.open(target.address.port, { header: false, data: false });
+    ends.push(async () => plain.socket.destroy());
+    await plain.greet();
+    const names = { hostNqn, subsystemNqn: discoveryNqn };
+    const secured = await queueOver(await clientOf(target.address.port, pskOf(key, names)));
+    for (const [queue, host, expected] of [
+      [plain, plainHostNqn, [0, 0]],
+      [secured, hostNqn, [1, 2]],
+    ] as const) {
+      await queue.connect({ nqn: discoveryNqn, host });
+      const log = await logOf(queue);
+      expect([log.readUInt8(1024 + 3), log.readUInt8(1024 + 768)]).toEqual(expected);
+    }
   });
 });
 
