@@ -1,6 +1,8 @@
-import { Inject, Optional, Scope } from "@nestjs/common";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { Inject, Optional, Scope, type Type } from "@nestjs/common";
 import { ApplicationConfig, HttpAdapterHost, ModuleRef } from "@nestjs/core";
 import type { CallContext } from "cinnabar/standard";
+import { isObservable, Observable } from "rxjs";
 import { CinnabarContext } from "./context.ts";
 
 /*
@@ -42,8 +44,39 @@ export class RoutedContext extends CinnabarContext {
   }
 }
 
+/**
+ * The context of the call whose pipeline runs, where pipes must not see it. Undefined in the methods of controllers.
+ * Before Node 24 every promise of a process costs more once it is entered.
+ */
+export const routedContexts = new AsyncLocalStorage<RoutedContext | undefined>();
+
+/** Runs a pipeline that finds the context. With hooks of Nest 12 it begins when its result is subscribed to. */
+export function throughPipeline(context: RoutedContext, run: () => Promise<unknown>): Promise<unknown> {
+  return routedContexts.run(context, () => run().then((result) => subscribedIn(context, result)));
+}
+
+/** What a method gave. What it does when it is subscribed to is not in the pipeline: it may call methods, too. */
+export function outsideNest(result: unknown): unknown {
+  return result instanceof Promise ? result.then(outsideNest) : subscribedIn(undefined, result);
+}
+
+function subscribedIn(context: RoutedContext | undefined, result: unknown): unknown {
+  if (!isObservable(result)) return result;
+  return new Observable((subscriber) => routedContexts.run(context, () => result.subscribe(subscriber)));
+}
+
 /** The modules of instances, which keep no property of it. */
 const modules = new WeakMap<object, ModuleRef>();
+
+/** A class that Nest has made instances of in a module. */
+interface Use {
+  readonly type: object;
+  /** Weak: it leads to the whole application. */
+  readonly module: WeakRef<ModuleRef>;
+}
+
+/** Where a class and its subclasses are used. */
+const usesOf = new WeakMap<object, readonly Use[]>();
 const moduleKey = Symbol("cinnabar-nest: module");
 
 /** Lets Nest give the module of each instance of a class. */
@@ -53,6 +86,7 @@ export function injectModule(prototype: object): void {
     configurable: true,
     set(this: object, module: ModuleRef) {
       modules.set(this, module);
+      noteUse(this.constructor, module);
     },
   });
   Optional()(prototype, moduleKey);
@@ -60,7 +94,31 @@ export function injectModule(prototype: object): void {
 }
 
 /** Keys of metadata that Nest keeps at classes and methods, as its constants name them. */
-const enhancers = ["__guards__", "__interceptors__", "__pipes__"];
+const pipesKey = "__pipes__";
+const enhancers = ["__guards__", "__interceptors__", pipesKey];
+
+function noteUse(type: object, module: ModuleRef): void {
+  if (usesOf.get(type)?.some((use) => use.type === type && use.module.deref() === module)) return;
+  const use = { type, module: new WeakRef(module) };
+  for (let each = type as Type; each.prototype !== undefined; each = Object.getPrototypeOf(each)) {
+    const others = usesOf.get(each) ?? [];
+    usesOf.set(each, [...others.filter((other) => other.module.deref() !== undefined), use]);
+  }
+}
+
+/** Whether an application has pipes for a method of this class. False before there is an instance. */
+export function mayHavePipes(target: object, method: object): boolean {
+  if (Reflect.hasMetadata(pipesKey, target) || Reflect.hasMetadata(pipesKey, method)) return true;
+  return (usesOf.get(target) ?? []).some(({ type, module }) => {
+    const find = module.deref();
+    if (find === undefined) return false;
+    // A microservice of an application that serves HTTP, too, may have a configuration of its own.
+    if (Reflect.hasMetadata(pipesKey, type) || find.get(HttpAdapterHost, { strict: false }).httpAdapter)
+      return true;
+    const config = find.get(ApplicationConfig, { strict: false });
+    return config.getGlobalPipes().length > 0 || config.getGlobalRequestPipes().length > 0;
+  });
+}
 
 /** Whether Nest has nothing but exception filters around the methods of this instance. False if that is unknown. */
 function isBare(instance: object, method: object): boolean {

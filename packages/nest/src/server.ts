@@ -24,7 +24,7 @@ import {
 } from "cinnabar/standard";
 import { isObservable, type Observable } from "rxjs";
 import { CinnabarContext } from "./context.ts";
-import { type Outcome, Route, RoutedContext } from "./direct-calls.ts";
+import { type Outcome, Route, RoutedContext, throughPipeline } from "./direct-calls.ts";
 import { callerError, handlerFailed, isHidden } from "./failures.ts";
 import { NestMessages } from "./messages.ts";
 import { only, paceOf, pulled } from "./observables.ts";
@@ -38,6 +38,8 @@ export interface MethodExtras {
     readonly contract: AnyService;
     readonly method: string;
     readonly options: ImplementOptions;
+    /** Whether the context is no parameter for Nest. */
+    readonly isContextHidden: () => boolean;
   };
 }
 
@@ -159,7 +161,10 @@ export class CinnabarServer extends Server implements CustomTransportStrategy {
     return hasPatterns ? [...all, this.#messages()] : all;
   }
 
-  #handler(contract: AnyService, method: string, run: Run, path: string) {
+  #handler(contract: AnyService, method: string, handler: Run, path: string) {
+    const run = methodOf(handler)?.isContextHidden()
+      ? (input: unknown, context: RoutedContext) => throughPipeline(context, () => handler(input, context))
+      : handler;
     const kind = contract.methods[method]?.kind;
     const route = new Route();
     if (kind === "serverStream" || kind === "duplexStream")
@@ -192,7 +197,11 @@ export class CinnabarServer extends Server implements CustomTransportStrategy {
     };
   }
 
-  async *#values(run: Run, data: unknown, context: CinnabarContext): AsyncGenerator<unknown, void> {
+  async *#values<C extends CinnabarContext>(
+    run: (data: unknown, context: C) => Promise<unknown>,
+    data: unknown,
+    context: C,
+  ): AsyncGenerator<unknown, void> {
     try {
       const result = await run(data, context);
       if (isObservable(result)) {

@@ -14,7 +14,7 @@ import type {
   StreamContextFor,
 } from "cinnabar/standard";
 import type { Observable } from "rxjs";
-import { injectModule, RoutedContext } from "./direct-calls.ts";
+import { injectModule, mayHavePipes, outsideNest, RoutedContext, routedContexts } from "./direct-calls.ts";
 import { CinnabarExceptionFilter } from "./exception-filter.ts";
 import { isItemSource, observed, paceOf } from "./observables.ts";
 import { cinnabarTransport, type MethodExtras } from "./server.ts";
@@ -53,7 +53,6 @@ export type ControllerClass<S extends AnyService> = new (...args: never[]) => Co
 
 /** Keys of metadata that Nest keeps at classes, as its constants name them. */
 const filtersKey = "__exceptionFilters__";
-const pipesKey = "__pipes__";
 const argumentsKey = "__routeArguments__";
 const typesKey = "design:paramtypes";
 const tokensKey = "self:paramtypes";
@@ -104,37 +103,52 @@ function decorate(
   const prototype = target.prototype as Record<string, Method>;
   const original = prototype[name] as Method;
   const isStream = kind === "serverStream" || kind === "duplexStream";
+  const pattern = `${contract.name}/${name}`;
   const parameters: Parameters | undefined = Reflect.getMetadata(argumentsKey, target, name);
   const isDeclared = parameters !== undefined && !undeclared.has(parameters);
   // The context comes behind the arguments of the method itself.
   const count = isDeclared ? 1 + Math.max(-1, ...Object.values(parameters).map(({ index }) => index)) : 1;
-  if (!isDeclared) {
-    Payload()(prototype, name, 0);
-    // A pipe of the method sees each parameter: one for numbers refuses a context.
-    if (original.length !== 1 || !Reflect.hasMetadata(pipesKey, original)) Ctx()(prototype, name, count);
-    undeclared.add(Reflect.getOwnMetadata(argumentsKey, target, name));
-  } else if (isStream) Ctx()(prototype, name, count);
   // Also an inherited method has a function of its own: it may handle another contract in another class.
   const handler: Method = function (...args) {
-    const context = args[count];
+    const given = args[count];
+    const stored = given instanceof RoutedContext ? undefined : routedContexts.getStore();
+    const context = given instanceof RoutedContext ? given : stored;
     // The program itself may call the method.
-    if (!(context instanceof RoutedContext)) return original.apply(this, args);
+    if (context?.getPattern() !== pattern) return original.apply(this, args);
     const { outcome, route, call } = context;
     if (outcome !== undefined) {
       if ("error" in outcome) throw outcome.error;
-      return outcome.value;
+      return stored === undefined ? outcome.value : outsideNest(outcome.value);
     }
     if (!isDeclared && !isStream) route.learn(this, name, handler, original);
-    const result = isDeclared
-      ? original.apply(this, args.slice(0, count))
-      : original.call(this, args[0], call);
-    return isStream ? itemsOf(result, context) : result;
+    const invoke = () =>
+      isDeclared ? original.apply(this, args.slice(0, count)) : original.call(this, args[0], call);
+    const result = stored === undefined ? invoke() : routedContexts.run(undefined, invoke);
+    const answer = isStream ? itemsOf(result, context) : result;
+    return stored === undefined ? answer : outsideNest(answer);
   };
+  let isContextHidden = false;
+  if (!isDeclared) Payload()(prototype, name, 0);
+  if (!isDeclared || isStream) {
+    const before = Object.keys(Reflect.getMetadata(argumentsKey, target, name));
+    Ctx()(prototype, name, count);
+    // Pipes of the method, the class and the application see each parameter: one for numbers refuses a context. Which
+    // there are is known when Nest reads the parameters.
+    const visible = new Proxy<Parameters>(Reflect.getOwnMetadata(argumentsKey, target, name), {
+      ownKeys(all) {
+        isContextHidden ||= mayHavePipes(target, handler);
+        return isContextHidden ? before : Reflect.ownKeys(all);
+      },
+    });
+    Reflect.defineMetadata(argumentsKey, visible, target, name);
+    if (!isDeclared) undeclared.add(visible);
+  }
   for (const key of Reflect.getOwnMetadataKeys(original))
     Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, original), handler);
   Object.defineProperty(prototype, name, { value: handler, writable: true, configurable: true });
-  const extras: MethodExtras = { cinnabarMethod: { contract, method: name, options } };
-  const pattern = `${contract.name}/${name}`;
+  const extras: MethodExtras = {
+    cinnabarMethod: { contract, method: name, options, isContextHidden: () => isContextHidden },
+  };
   const mark = (kind === "oneWay" ? EventPattern : MessagePattern) as typeof MessagePattern;
   mark(pattern, cinnabarTransport, { ...extras })(prototype, name, {
     value: handler,

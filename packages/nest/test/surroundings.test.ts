@@ -17,6 +17,7 @@ import {
   UsePipes,
 } from "@nestjs/common";
 import { AbstractHttpAdapter, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, NestFactory } from "@nestjs/core";
+import { Payload } from "@nestjs/microservices";
 import {
   type CallContext,
   type Client,
@@ -26,7 +27,7 @@ import {
   service,
   unary,
 } from "cinnabar/standard";
-import { of, throwError } from "rxjs";
+import { defer, map, of, throwError } from "rxjs";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { type CinnabarContext, CinnabarServer, CinnabarService } from "../src/index.ts";
@@ -245,6 +246,136 @@ describe("what surrounds a controller", () => {
     expect(seen).toEqual([...failing, ...failing].map((how) => `${how} ${how} texts.v1/echo`));
     // Nothing runs twice.
     expect(calls).toBe(12);
+  });
+});
+
+/** A pipe for texts, as `ParseIntPipe` is one for numbers. */
+class Strict implements PipeTransform {
+  transform(value: unknown) {
+    if (typeof value !== "string") throw new TypeError(`no text: ${typeof value}`);
+    return value.toUpperCase();
+  }
+}
+
+/** Begins the pipeline when its result is subscribed to. Nest 11 has no such hooks. */
+function addHook(app: INestMicroservice): void {
+  const { applicationConfig } = app as unknown as {
+    applicationConfig: { registerPreRequestHook?(hook: (_: unknown, next: () => unknown) => unknown): void };
+  };
+  applicationConfig.registerPreRequestHook?.((_, next) => next());
+}
+
+describe("a pipe that refuses anything but the input", () => {
+  const none = (target: Type) => void target;
+  it.each([
+    ["the class", UsePipes(Strict), [], () => {}],
+    ["the application", none, [], (app: INestMicroservice) => app.useGlobalPipes(new Strict())],
+    ["the application, by injection", none, [{ provide: APP_PIPE, useClass: Strict }], () => {}],
+    [
+      "the application, with a hook",
+      none,
+      [],
+      (app: INestMicroservice) => {
+        app.useGlobalPipes(new Strict());
+        addHook(app);
+      },
+    ],
+  ] as const)("sees no context: a pipe of %s", async (_, decorator, providers, prepare) => {
+    const calls: string[] = [];
+    class Methods {
+      async echo(text: string): Promise<unknown> {
+        return text === "FAIL" ? throwError(() => new RangeError()) : text;
+      }
+      async *spell(text: string) {
+        yield* text;
+      }
+      note(text: string, call: CallContext) {
+        calls.push(`${text} ${call.method}`);
+      }
+    }
+    for (const decorators of [
+      [Controls, decorator],
+      [decorator, Controls],
+    ]) {
+      class Controller extends Methods {}
+      for (const each of decorators) each(Controller);
+      const client = await serve([Controller], [...providers], prepare);
+      for (const text of ["a", "b"]) expect(await client.echo(text)).toBe(text.toUpperCase());
+      expect(await client.spell("ab").toArray()).toEqual(["A", "B"]);
+      await expect(client.echo("fail")).rejects.toThrow("internal");
+      await client.note("c");
+    }
+    await expect.poll(() => calls).toEqual(["C texts.v1/note", "C texts.v1/note"]);
+  });
+
+  it("sees no context where a subclass has it", async () => {
+    @UsePipes(Strict)
+    class Controller extends (bare() as new () => Base) {}
+    const client = await serve([Controller]);
+    for (const text of ["a", "b"]) expect(await client.echo(text)).toBe(text.toUpperCase());
+    expect(await client.spell("ab").toArray()).toEqual(["A", "B"]);
+  });
+
+  it("leaves the items of a stream to interceptors and filters", async () => {
+    class Marks implements NestInterceptor {
+      intercept(_: ExecutionContext, next: CallHandler) {
+        return next.handle().pipe(map((item) => `${item}!`));
+      }
+    }
+    @Catch(RangeError)
+    class Filter {
+      catch() {
+        return throwError(() => ({ code: "out_of_range", message: "filtered" }));
+      }
+    }
+    @Controls
+    class Controller extends Base {
+      @UsePipes(Strict)
+      @UseInterceptors(Marks)
+      @UseFilters(Filter)
+      override async *spell(text: string) {
+        yield* text;
+        if (text === "AB") throw new RangeError("too long");
+      }
+    }
+    @Controls
+    class Declared extends Base {
+      @UsePipes(Strict)
+      @UseInterceptors(Marks)
+      @UseFilters(Filter)
+      override async *spell(@Payload() text: string) {
+        yield* text;
+        if (text === "AB") throw new RangeError("too long");
+      }
+    }
+    for (const controller of [Controller, Declared]) {
+      const client = await serve([controller]);
+      expect(await client.spell("a").toArray()).toEqual(["A!"]);
+      await expect(client.spell("ab").toArray()).rejects.toThrow("[out_of_range] filtered");
+    }
+  });
+
+  it("lets a method call itself, at once, later and in an Observable", async () => {
+    @Controls
+    @UsePipes(Strict)
+    class Controller extends Base {
+      override echo(text: string): Promise<unknown> {
+        if (text === "") return of("") as never;
+        return defer(() => this.echo(text.slice(1)) as never).pipe(
+          map((rest) => `${rest}${text[0]}`),
+        ) as never;
+      }
+      override async *spell(text: string): AsyncGenerator<string> {
+        if (text === "") return;
+        yield text[0] as string;
+        yield* this.spell(text.slice(1));
+      }
+    }
+    const client = await serve([Controller]);
+    for (let round = 0; round < 2; round++) {
+      expect(await client.echo("abc")).toBe("CBA");
+      expect(await client.spell("abc").toArray()).toEqual(["A", "B", "C"]);
+    }
   });
 });
 
