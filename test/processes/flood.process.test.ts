@@ -40,8 +40,9 @@ describe.each(fabricsAndNet)("a server over %s that one peer floods with small v
     const p99 = tookMs[Math.floor(tookMs.length * 0.99)] as number;
     if (isLong)
       console.log(`${fabric}, ${kind}: ${sent} frames, ${tookMs.length} calls, p99 ${p99.toFixed(1)} ms`);
-    // 5 to 52 ms where twenty processes shared two processors; what else runs there may stretch a turn.
-    if (!underSanitizers) expect(p99).toBeLessThan(500);
+    // 5 to 52 ms where twenty processes shared two processors; what else runs there may stretch a turn. A server that
+    // takes the flood first answers when it is over.
+    if (!underSanitizers) expect(p99).toBeLessThan(Math.min(2000, 0.6 * forMs));
     // A sender that is faster than this side reads is held back, by its ring or by the kernel. So it may never exceed its
     // share, and need not be evicted.
     const { counters, queuedBytes, pullingBytes } = await server.ask<EngineStats>("stats");
