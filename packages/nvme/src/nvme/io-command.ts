@@ -12,9 +12,11 @@ export interface IoWork {
   readonly bytes: number;
   /** The status where the device fails. */
   readonly failure: Status;
+  /** The command has faults of its own. Other results are those of the device, which may resolve with anything. */
+  readonly judges?: true;
   /**
    * Executes the command with the data that the host has sent, or fills a buffer of the length of a read. Resolves with
-   * a status that is no success, or with nothing.
+   * a status that is no success, or with nothing, where `judges` is set.
    */
   run(data: Buffer): Promise<Status | void>;
 }
@@ -53,6 +55,7 @@ export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
   return {
     bytes,
     failure,
+    judges: true,
     run: async (data) => ((await device.compare(offset, data)) ? undefined : status.compareFailure),
   };
 }
@@ -108,7 +111,7 @@ function datasetManagement({ entry, bytes }: Command, device: BlockDevice): IoWo
     if (isDeallocate) for (const range of ranges) await device.trim(range.offset, range.bytes);
     return undefined;
   };
-  return { bytes, failure: status.writeFault, run };
+  return { bytes, failure: status.writeFault, judges: true, run };
 }
 
 /** Blocks as bytes; undefined where they lie beyond the device. */

@@ -136,6 +136,31 @@ describe.each([both, none, { header: true, data: false }, { header: false, data:
   },
 );
 
+it("takes nothing that the operations of a device resolve with for a status", async () => {
+  const inner = memoryDevice({ bytes });
+  const odd = { bytesRead: 4096, type: 2, code: 0x81 };
+  const answers = new Proxy(inner, {
+    get(device, name) {
+      const value: unknown = Reflect.get(device, name, device);
+      if (typeof value !== "function") return value;
+      return async (...args: unknown[]) => {
+        const result: unknown = await value.apply(device, args);
+        return result === undefined ? odd : result;
+      };
+    },
+  });
+  const { port } = await serve(answers);
+  const { queue } = await associate(port, none);
+  expect((await queue.write(1, stamped(4096, 1))).status).toBe(0);
+  const read = await queue.read(1, 4096);
+  expect(read.status).toBe(0);
+  expect(read.data.equals(stamped(4096, 1))).toBe(true);
+  expect((await queue.command({ opcode: io.flush, nsid: 1 })).status).toBe(0);
+  const zeroes = await queue.command({ opcode: io.writeZeroes, nsid: 1, words: blocksOf(1, 1) });
+  expect(zeroes.status).toBe(0);
+  expect(await inner.compare(4096, Buffer.alloc(4096))).toBe(true);
+});
+
 describe("the admin queue", () => {
   it("describes controller and namespaces as Linux asks for them", async () => {
     const { port } = await serve();
