@@ -1,6 +1,17 @@
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, open, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
+import {
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -274,6 +285,20 @@ describe("a device on a file", () => {
       await promisify(execFile)("losetup", ["--detach", disk]);
     }
   });
+
+  it.each([true, false])(
+    "leaves no descriptor where its reservations cannot be read, direct: %s",
+    async (isDirect) => {
+      const path = newFile();
+      await mkdir(`${path}.reservations`);
+      await expect(openFileDevice(path, { bytes, isDirect })).rejects.toMatchObject({ code: "io" });
+      const descriptors = await readdir("/proc/self/fd");
+      const open = await Promise.all(
+        descriptors.map((one) => readlink(`/proc/self/fd/${one}`).catch(() => "closed")),
+      );
+      expect(open).not.toContain(path);
+    },
+  );
 
   it("has its file alone, or shares it with others that say so", async () => {
     const path = newFile();

@@ -127,6 +127,12 @@ export async function openFileBy(
     const trimsToZero =
       stat.isFile() && !isReadOnly && (await addon?.zeroFile(plain.fd, end, blockBytes, true)) === 0;
     const uuid = resolved.uuid ?? (await uuidOfFile(path, plain, isReadOnly));
+    const keeps = stat.isFile() && !isReadOnly && !isShared;
+    const reservations = keeps
+      ? await reservationStoreOf(path).catch((cause: unknown) => {
+          throw asDeviceError(`${where}: ${path}.reservations`, cause);
+        })
+      : undefined;
     const direct = isDirect ? await openDirect(path, flags & ~constants.O_CREAT, blockBytes) : undefined;
     const main = direct?.file ?? plain;
     const around = direct === undefined ? 0 : constants.O_DIRECT;
@@ -137,12 +143,6 @@ export async function openFileBy(
       await direct?.file.close();
       throw asDeviceError(`${where}: ${path}`, cause);
     }
-    const keeps = stat.isFile() && !isReadOnly && !isShared;
-    const reservations = keeps
-      ? await reservationStoreOf(path).catch((cause: unknown) => {
-          throw asDeviceError(`${where}: ${path}.reservations`, cause);
-        })
-      : undefined;
     const geometry = { bytes, blockBytes, uuid, isReadOnly };
     const isPart = size !== undefined && bytes < size;
     return new OpenFileDevice(
