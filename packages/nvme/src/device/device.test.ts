@@ -300,6 +300,19 @@ describe("a device on a file", () => {
     },
   );
 
+  it("is shared where its lock lets others write, so that hosts of NVMe have no reservations", async () => {
+    const path = newFile();
+    await (await openFileDevice(path, { bytes })).close();
+    for (const [options, isShared] of [
+      [{}, false],
+      [{ isReadOnly: true }, true],
+      [{ isShared: true }, true],
+    ] as const) {
+      await using device = await openFileDevice(path, options);
+      expect(device.isShared).toBe(isShared);
+    }
+  });
+
   it("has its file alone, or shares it with others that say so", async () => {
     const path = newFile();
     const refusal = {

@@ -119,7 +119,8 @@ export async function openFileBy(
       throw new RangeError(
         `${where}: bytes must be the size of ${path}, ${stat.size}, or more for a device that is written, it is ${bytes}`,
       );
-    lock(path, plain.fd, isReadOnly || isShared, addon);
+    const sharesLock = isReadOnly || isShared;
+    lock(path, plain.fd, sharesLock, addon);
     // The former holder of the lock may have made the file longer.
     const end = stat.isFile() ? Math.max(bytes, (await plain.stat()).size) : bytes;
     if (stat.isFile() && stat.size < end) await plain.truncate(end);
@@ -127,7 +128,7 @@ export async function openFileBy(
     const trimsToZero =
       stat.isFile() && !isReadOnly && (await addon?.zeroFile(plain.fd, end, blockBytes, true)) === 0;
     const uuid = resolved.uuid ?? (await uuidOfFile(path, plain, isReadOnly));
-    const keeps = stat.isFile() && !isReadOnly && !isShared;
+    const keeps = stat.isFile() && !sharesLock;
     const reservations = keeps
       ? await reservationStoreOf(path).catch((cause: unknown) => {
           throw asDeviceError(`${where}: ${path}.reservations`, cause);
@@ -149,7 +150,7 @@ export async function openFileBy(
       path,
       geometry,
       { plain, main, durable },
-      { addon, trimsToZero, direct, isPart, isShared, reservations },
+      { addon, trimsToZero, direct, isPart, isShared: sharesLock, reservations },
     );
   } catch (error) {
     await plain.close();

@@ -37,6 +37,14 @@ describe("a device that loses power", () => {
     expect(await Promise.all([0, 1, 2].map((index) => valueAt(device, index)))).toEqual([1, 3, 0]);
   });
 
+  it("has the reservations of the device behind it, or none where that is shared", async () => {
+    for (const isShared of [true, false]) {
+      const reservations = { kept: "kept", write: async () => {} };
+      await using device = losesPower(Object.assign(newDisk(), { isShared, reservations }));
+      expect(device).toMatchObject({ isShared, reservations });
+    }
+  });
+
   it("forgets trims and zeroes that were not flushed", async () => {
     await using device = losesPower(newDisk());
     await device.write(0, valued(1, 4), { fua: true });

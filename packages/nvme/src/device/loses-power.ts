@@ -1,5 +1,11 @@
 import { callback, type FieldsOf, integer, resolveOptions } from "cinnabar/options";
-import { type BlockDevice, BlockDeviceError, CheckedDevice, type Extent } from "./block-device.ts";
+import {
+  type BlockDevice,
+  BlockDeviceError,
+  CheckedDevice,
+  type Extent,
+  type ReservationStore,
+} from "./block-device.ts";
 
 /** The options of `losesPower`. */
 export interface LosesPowerOptions {
@@ -46,6 +52,8 @@ export function losesPower(device: BlockDevice, options: LosesPowerOptions = {})
 
 class PowerDevice extends CheckedDevice implements LosingDevice {
   override readonly trimsToZero = true;
+  readonly isShared: boolean | undefined;
+  readonly reservations: ReservationStore | undefined;
   readonly #device: BlockDevice;
   readonly #maxBlocks: number;
   readonly #keeps: (offset: number) => boolean;
@@ -62,6 +70,8 @@ class PowerDevice extends CheckedDevice implements LosingDevice {
     { cacheBytes, keeps }: { readonly cacheBytes: number; readonly keeps: (offset: number) => boolean },
   ) {
     super("losesPower", device);
+    this.isShared = device.isShared;
+    this.reservations = device.reservations;
     this.#device = device;
     this.#maxBlocks = Math.max(1, Math.floor(cacheBytes / device.blockBytes));
     this.#keeps = keeps;

@@ -165,6 +165,8 @@ describe.each([
     const { host, disk } = await connectTo([port], digests);
     expect(disk).toMatchObject({ bytes, blockBytes: 4096, isReadOnly: false, trimsToZero: true, nsid: 1 });
     expect(disk.uuid).toBe(device.uuid);
+    // Other hosts write it, too.
+    expect(disk.isShared).toBe(true);
     for (const [offset, length] of [
       [4096, 4096],
       [40_960, 16_384],

@@ -60,6 +60,8 @@ const maxBlocks = 65_536;
 export class HostNamespace extends CheckedDevice implements NvmeNamespace {
   readonly nsid: number;
   override readonly trimsToZero: boolean;
+  /** The hosts of a target share its namespaces. */
+  readonly isShared = true;
   readonly #execute: Execute;
   readonly #abilities: Abilities;
   readonly #maxTransferBytes: number;
