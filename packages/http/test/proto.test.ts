@@ -149,6 +149,19 @@ const withField = (of: Schema, options: ProtoOptions = {}) => withFields({ it: o
 const withFields = (fields: Record<string, z.ZodType>, options: ProtoOptions = {}) =>
   protoOf(service("work.v1", { go: unary({ input: z.object(fields) }) }), options);
 
+/** The types within the request of `withFields`, by their whole names, as the file has them. */
+function typesOf(fields: Record<string, z.ZodType>, options: ProtoOptions = {}): readonly string[] {
+  const around: string[] = [];
+  const types: string[] = [];
+  for (const line of withFields(fields, options).text.split("\n")) {
+    const name = /^ *(?:message|enum) (\w+) \{$/.exec(line)?.[1];
+    if (name !== undefined) types.push([...around, name].join("."));
+    if (line.endsWith("{")) around.push(name ?? "service");
+    if (line.endsWith("}") && !line.endsWith("{}")) around.pop();
+  }
+  return types;
+}
+
 /** What a call refuses. */
 function problemsOf(call: () => unknown): readonly string[] {
   try {
@@ -297,6 +310,44 @@ describe("protoOf", () => {
     expect(text).toContain('gr_e = 3 [json_name = "größe"];');
     expect(text).toContain('field = 4 [json_name = "$"];');
     expect(text).toContain('x = 5 [json_name = "x_"];');
+  });
+
+  it("gives types other names where Java could not compile those of their fields", () => {
+    const leaf = z.object({ x: z.string() });
+    expect(typesOf({ item: z.object({ item: z.object({ item: leaf, v1GoRequest: leaf }) }) })).toEqual([
+      ...["V1GoRequest", "V1GoRequest.Item", "V1GoRequest.Item.ItemValue"],
+      ...["V1GoRequest.Item.ItemValue.ItemValueValue", "V1GoRequest.Item.ItemValue.V1GoRequestValue"],
+    ]);
+    const word = z.enum(["a"]);
+    expect(typesOf({ enum: z.object({ kind: word, enum: word }) })).toEqual([
+      ...["V1GoRequest", "V1GoRequest.EnumValue", "V1GoRequest.EnumValue.Kind"],
+      ...["V1GoRequest.EnumValue.Kind.Enum", "V1GoRequest.EnumValue.EnumValueValue"],
+      "V1GoRequest.EnumValue.EnumValueValue.Enum",
+    ]);
+    const map = z.record(z.string(), z.string()).default({});
+    const keys = ["builder", "builderValue", "fooOrBuilder", "bars", "barsEntry", "barsDefaultEntryHolder"];
+    const fields = keys.map((key) => [key, key === "bars" ? map : leaf]);
+    expect(typesOf(Object.fromEntries(fields))).toEqual([
+      ...["V1GoRequest", "V1GoRequest.BuilderValue", "V1GoRequest.BuilderValueValue"],
+      ...["V1GoRequest.FooOrBuilderValue", "V1GoRequest.BarsEntryValue"],
+      "V1GoRequest.BarsDefaultEntryHolderValue",
+    ]);
+    const { text } = withFields({ it: z.object({ it: z.array(leaf).min(1) }) });
+    expect(text).toContain("repeated .work.V1GoRequest.It.ItValue it = 1;\n    message ItValue {");
+  });
+
+  it("gives types names that differ by more than case, and keeps them by the lock", () => {
+    const leaf = z.object({ x: z.string() });
+    const fields = { fooBar: leaf, foobar: z.array(leaf).min(1), fOobar: z.string() };
+    const first = withFields({ foobar: fields.foobar });
+    expect(typesOf(fields)).toEqual(["V1GoRequest", "V1GoRequest.FooBar", "V1GoRequest.FoobarValue"]);
+    const names = ["V1GoRequest", "V1GoRequest.FooBarValue", "V1GoRequest.Foobar"];
+    const second = withFields(fields, { lock: stored(first.lock) });
+    expect(typesOf(fields, { lock: stored(first.lock) })).toEqual(names);
+    expect(typesOf(fields, { lock: stored(second.lock) })).toEqual(names);
+    // A field that is gone keeps its name, too.
+    const { lock } = withFields({ fooBar: leaf }, { lock: stored(first.lock) });
+    expect(typesOf(fields, { lock: stored(lock) })).toEqual(names);
   });
 
   it("bounds what a schema with references can ask for", () => {

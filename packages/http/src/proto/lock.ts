@@ -73,6 +73,11 @@ export class Numbers {
     return this.#types.get(of)?.get(name)?.type;
   }
 
+  /** The types of all fields that a message has or had. */
+  typesOf(of: string): readonly string[] {
+    return [...(this.#types.get(of)?.values() ?? [])].map(({ type }) => type ?? "");
+  }
+
   /** The number of a name that the contract has. */
   take(of: string, name: string, type?: string): number {
     const names = this.#types.get(of) ?? new Map<string, LockedName>();

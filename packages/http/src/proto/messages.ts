@@ -3,7 +3,16 @@ import { holdsMemory } from "../json/form.ts";
 import { isBytes, resolved, Steps, schemaIn } from "../json/schema.ts";
 import { pathStep } from "../json/values.ts";
 import { type Numbers, ProtoError } from "./lock.ts";
-import { enumValue, fieldName, jsonName, likenessOfValue, lowerCamel, namesOf, upperFirst } from "./names.ts";
+import {
+  enumValue,
+  fieldName,
+  generatedType,
+  jsonName,
+  likenessOfValue,
+  lowerCamel,
+  namesOf,
+  upperFirst,
+} from "./names.ts";
 
 /*
  * Messages by the JSON Schemas of a contract. A type of Protobuf is the form of a value only where both have the same
@@ -49,6 +58,8 @@ interface Around {
   readonly resolve: (part: unknown) => JsonSchema;
   /** The messages that this part is in, for a schema that contains itself. */
   readonly above: ReadonlyMap<JsonSchema, string>;
+  /** The names of the types beside this part, in lower case. */
+  readonly beside: Set<string>;
 }
 
 /** Writes the messages of one file. */
@@ -78,7 +89,8 @@ export class Messages {
     const steps = new Steps();
     const resolve = (part: unknown) => resolved(schemaIn(part), schema, steps);
     const root = resolve(schema);
-    if (isMessage(root)) return this.#message(id, root, { where, side, resolve, above: new Map() });
+    if (isMessage(root))
+      return this.#message(id, root, { where, side, resolve, above: new Map(), beside: new Set() });
     this.refuse(
       where,
       refusalOf(root) ??
@@ -88,7 +100,8 @@ export class Messages {
   }
 
   #message(id: string, schema: JsonSchema, around: Around): string[] {
-    const inside = { ...around, above: new Map([...around.above, [schema, id]]) };
+    const locked = this.#numbers.typesOf(id).map((type) => this.#innerName(id, type)?.toLowerCase() ?? "");
+    const inside = { ...around, above: new Map([...around.above, [schema, id]]), beside: new Set(locked) };
     const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : [];
     const fields: string[] = [];
     const types: string[] = [];
@@ -150,13 +163,12 @@ export class Messages {
           `an empty ${list.what} has no form in Protobuf: clients leave it out; ${list.remedy}`,
         );
     }
-    const form = this.#form(`${id}.${upperFirst(lowerCamel(name))}`, of, {
-      ...around,
-      where: `${where}${list?.step ?? ""}`,
-    });
-    if (form === undefined) return [[], []];
-    const types = form.types.map((type) => list?.typeOf(type) ?? type);
     const locked = this.#numbers.typeOf(id, key);
+    const typeName = this.#typeName(id, upperFirst(lowerCamel(name)), locked, around.beside);
+    const form = this.#form(`${id}.${typeName}`, of, { ...around, where: `${where}${list?.step ?? ""}` });
+    if (form === undefined) return [[], []];
+    if (form.lines !== undefined) around.beside.add(typeName.toLowerCase());
+    const types = form.types.map((type) => list?.typeOf(type) ?? type);
     const type = types.find((one) => one === locked) ?? (types[0] as string);
     if (locked !== undefined && type !== locked)
       this.refuse(where, `its type is ${type}, and ${locked} in the lock file; give the field a new name`);
@@ -165,6 +177,25 @@ export class Messages {
     const label = list === undefined ? "optional " : "";
     const line = `${label}${type} ${name} = ${number}${json};`;
     return [[...commentLines(given.description ?? schema.description), line], form.lines ?? []];
+  }
+
+  /**
+   * The name of a field's type. Java refuses one that a type around it has, or one of its own beside it, and file systems
+   * may not tell the case of two names. The lock keeps what was chosen.
+   */
+  #typeName(id: string, name: string, locked: string | undefined, beside: ReadonlySet<string>): string {
+    const former = locked === undefined ? undefined : this.#innerName(id, locked);
+    if (former?.startsWith(name) && /^(?:Value)*$/.test(former.slice(name.length))) return former;
+    const isTaken = (one: string) =>
+      generatedType.test(one) || beside.has(one.toLowerCase()) || id.split(".").includes(one);
+    let free = name;
+    while (isTaken(free)) free += "Value";
+    return free;
+  }
+
+  /** The name of the message within another one that a field's type is, or is made of. */
+  #innerName(id: string, type: string): string | undefined {
+    return type.split(`${this.prefix}${id}.`)[1]?.replace(/[.>].*/s, "");
   }
 
   /** The form of one value. Undefined, and a problem, if it has none. */

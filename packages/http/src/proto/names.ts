@@ -26,6 +26,12 @@ export function fieldName(key: string): string {
   return /^[a-z]/.test(name) ? name : `field_${name.replace(/^_/, "")}`.replace(/_$/, "");
 }
 
+/**
+ * Names that a type cannot have: Java's classes have one such class in every message, or one for another type or map
+ * beside it, and `Enum` is in every message of an enum.
+ */
+export const generatedType: RegExp = /^(?:Builder|Enum)$|(?:OrBuilder|.Entry|DefaultEntryHolder)$/;
+
 /** What nothing else in a message may be called: its name in JSON by default, its group, and a key like one. */
 export function namesOf(key: string): readonly string[] {
   const name = fieldName(key);
