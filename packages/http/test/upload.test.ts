@@ -131,12 +131,19 @@ describe("httpUpload", () => {
 
   it("sends nothing, and bytes that begin elsewhere", async () => {
     const { store } = await serve();
-    const sent: number[] = [];
-    const onProgress = (bytes: number) => sent.push(bytes);
-    expect(await store({ name: "a" }, new Blob([]), { onProgress })).toMatchObject({
-      sum: sumOf(new Uint8Array()),
-    });
-    expect(sent).toEqual([]);
+    const empty = new ReadableStream<Uint8Array>({ start: (controller) => controller.close() });
+    for (const [body, total] of [
+      [new Blob([]), 0],
+      [new Uint8Array(), 0],
+      [empty, undefined],
+    ] as const) {
+      const sent: [number, number | undefined][] = [];
+      const onProgress = (bytes: number, all: number | undefined) => sent.push([bytes, all]);
+      expect(await store({ name: "a" }, body, { onProgress })).toMatchObject({
+        sum: sumOf(new Uint8Array()),
+      });
+      expect(sent).toEqual([[0, total]]);
+    }
     expect(await store({ name: "a", at: 7n }, Uint8Array.of(1, 2))).toMatchObject({ at: 7n });
     for (const body of [new Uint8Array(), new Blob(["a"]).stream()])
       expect(await failure(store({ name: "a", at: 7n }, body))).toMatchObject({
@@ -178,6 +185,52 @@ describe("httpUpload", () => {
     };
     expect(await failure(store({ name: "a" }, endless(), { onProgress }))).toBe(fault);
     expect(await failure(keep({}, plainBytes, { onProgress }))).toBe(fault);
+  });
+
+  it("ends with the error of its stream", async () => {
+    const { store } = await serve();
+    const fault = new Error("the disk has gone");
+    const failing = (
+      begin: readonly unknown[],
+      end: (controller: ReadableStreamDefaultController) => void,
+    ) => {
+      const rest = [...begin];
+      return new ReadableStream({
+        pull: (controller) => (rest.length > 0 ? controller.enqueue(rest.shift()) : end(controller)),
+      });
+    };
+    const piece = Uint8Array.of(1, 2, 3);
+    for (const pieces of [[], [piece]])
+      expect(
+        await failure(
+          store(
+            { name: "a" },
+            failing(pieces, (controller) => controller.error(fault)),
+          ),
+        ),
+      ).toBe(fault);
+    const throwing = failing([piece], () => {
+      throw fault;
+    });
+    expect(await failure(store({ name: "a" }, throwing))).toBe(fault);
+    for (const wrong of ["text", undefined, null, new Uint16Array(1)]) {
+      let isCancelled = false;
+      const body = new ReadableStream({
+        pull: (controller) => controller.enqueue(wrong),
+        cancel() {
+          isCancelled = true;
+        },
+      });
+      await expect(store({ name: "a" }, body)).rejects.toThrow(
+        new TypeError("httpUpload: the body has a piece that is no Uint8Array"),
+      );
+      expect(isCancelled).toBe(true);
+    }
+    const locked = endless();
+    locked.getReader();
+    await expect(store({ name: "a" }, locked)).rejects.toThrow(
+      new TypeError("httpUpload: the body is locked: it has a reader already"),
+    );
   });
 
   it("sends whole bodies where the runtime counts none, and refuses streams that it cannot send", async () => {

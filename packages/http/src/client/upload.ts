@@ -1,6 +1,6 @@
 import type { AnyService, InputOf, OutputOf } from "cinnabar/contract/standard";
 import { plain } from "../json/values.ts";
-import type { HttpCallOptions } from "./attempt.ts";
+import type { Attempt, HttpCallOptions } from "./attempt.ts";
 import { rpcError } from "./call-errors.ts";
 import { type HttpClientOptions, RemoteMethod } from "./remote-method.ts";
 
@@ -26,14 +26,14 @@ export interface UploadMethod<M extends string, F extends string, O extends stri
   readonly offset?: O | undefined;
 }
 
-/** The bytes of an upload. The length of a stream is not known before its end. */
+/** The bytes of an upload. The length of a stream is not known before its end. Its error is that of the upload. */
 export type UploadBody = Blob | ArrayBuffer | ArrayBufferView<ArrayBuffer> | ReadableStream<Uint8Array>;
 
 /** Options of one upload. */
 export interface HttpUploadOptions extends HttpCallOptions {
   /**
    * Receives how many bytes have been sent, and the length of all; undefined for a stream. Before an upload succeeds,
-   * the last call has all of them. What it throws ends the upload.
+   * the last call has all of them. What it throws ends the upload, and the upload rejects with it.
    */
   readonly onProgress?: ((sentBytes: number, totalBytes: number | undefined) => void) | undefined;
 }
@@ -54,7 +54,7 @@ export type HttpUpload<S extends AnyService, M extends UnaryName<S>, F extends s
  * is what the runtime has taken. In workers without `XMLHttpRequest` the progress is known at the end alone.
  * A stream needs a browser and a server that speak HTTP/2, and a method whose field is a byte stream.
  *
- * @throws TypeError for a name that is no unary method.
+ * @throws TypeError for a name that is no unary method. An upload rejects with one for a stream that is locked.
  *
  * @example
  * const upload = httpUpload(Files, { method: "upload", body: "content" }, { url: "/api" });
@@ -91,7 +91,7 @@ async function upload(
   const { errors, contract } = method;
   const totalBytes = lengthOf(bytes);
   const attempt = method.attempt(options);
-  let reported = 0;
+  let reported = -1;
   const report = (sentBytes: number) => {
     if (sentBytes === reported) return;
     reported = sentBytes;
@@ -112,7 +112,7 @@ async function upload(
     // It always sends the cookies of the page's own server.
     const response =
       Request === undefined || credentials === "omit"
-        ? await sendByFetch(method, url, headers, bytes, totalBytes, attempt.signal, report)
+        ? await sendByFetch(method, url, headers, bytes, totalBytes, attempt, report)
         : await sendByRequest(new Request(), method, url, headers, bytes, attempt.signal, report);
     const output = await method.outputOf(response, options);
     report(totalBytes ?? reported);
@@ -198,7 +198,7 @@ async function sendByFetch(
   headers: Readonly<Record<string, string>>,
   body: UploadBody,
   totalBytes: number | undefined,
-  signal: AbortSignal,
+  attempt: Attempt,
   report: (sentBytes: number) => void,
 ): Promise<Response> {
   const { sendsStreams, setsLengths } = abilities();
@@ -206,11 +206,11 @@ async function sendByFetch(
   if (totalBytes === undefined && !sendsStreams)
     throw rpcError("unimplemented", "the browser cannot send a stream", errors.path);
   return send(url, {
-    ...{ method: "POST", signal, duplex: "half" },
+    ...{ method: "POST", signal: attempt.signal, duplex: "half" },
     ...(credentials === undefined ? {} : { credentials }),
     headers:
       isCounted && totalBytes !== undefined ? { ...headers, "content-length": String(totalBytes) } : headers,
-    body: isCounted ? counted(body, signal, report) : body,
+    body: isCounted ? counted(body, attempt, report) : body,
   } as RequestInit);
 }
 
@@ -232,34 +232,41 @@ function abilities(): { readonly sendsStreams: boolean; readonly setsLengths: bo
 
 const pieceBytes = 65_536;
 
-/** The body as a stream of short pieces, which reports what has been taken of it. */
+/** The body as a stream of short pieces, which reports what has been taken of it. What it throws ends the upload. */
 function counted(
   body: UploadBody,
-  signal: AbortSignal,
+  attempt: Attempt,
   report: (sentBytes: number) => void,
 ): ReadableStream<Uint8Array> {
   const stream = body instanceof Blob ? body.stream() : body instanceof ReadableStream ? body : undefined;
+  if (stream?.locked) attempt.fail(new TypeError("httpUpload: the body is locked: it has a reader already"));
+  attempt.signal.throwIfAborted();
   const reader = stream?.getReader();
   let rest = stream === undefined ? bytesOf(body as ArrayBuffer) : new Uint8Array();
   let sentBytes = 0;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        report(sentBytes);
-        if (signal.aborted) {
+        try {
+          report(sentBytes);
           // Node 20 reads a body on after its request has ended.
-          await reader?.cancel(signal.reason);
-          throw signal.reason;
+          attempt.signal.throwIfAborted();
+          while (rest.byteLength === 0) {
+            const { done, value } = (await reader?.read()) ?? { done: true };
+            if (done) return controller.close();
+            if (Object.prototype.toString.call(value) !== "[object Uint8Array]")
+              throw new TypeError("httpUpload: the body has a piece that is no Uint8Array");
+            rest = value as typeof rest;
+          }
+          const piece = rest.subarray(0, pieceBytes);
+          rest = rest.subarray(pieceBytes);
+          sentBytes += piece.byteLength;
+          controller.enqueue(piece);
+        } catch (error) {
+          attempt.fail(error);
+          reader?.cancel(error).catch(() => {});
+          throw error;
         }
-        while (rest.byteLength === 0) {
-          const { done, value } = (await reader?.read()) ?? { done: true };
-          if (done || value === undefined) return controller.close();
-          rest = value as typeof rest;
-        }
-        const piece = rest.subarray(0, pieceBytes);
-        rest = rest.subarray(pieceBytes);
-        sentBytes += piece.byteLength;
-        controller.enqueue(piece);
       },
       cancel: (reason) => reader?.cancel(reason),
     },
