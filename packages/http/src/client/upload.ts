@@ -47,8 +47,11 @@ export type HttpUpload<S extends AnyService, M extends UnaryName<S>, F extends s
 
 /**
  * Makes a function that sends plain bytes, such as a file, to a unary method: one that `allow` of the handler names with
- * the same `body`. The bytes are neither copied nor collected. They travel by POST, which proxies do not repeat. An
- * upload has a deadline only where the options or the contract set one.
+ * the same `body`. The bytes are neither copied nor collected. They travel by POST, which proxies do not repeat.
+ *
+ * The client gives an upload a deadline only where the options or the contract set one. The server ends it at
+ * `limits.maxTimeoutMs` at the latest, 300 s by default, and Node's server at its `requestTimeout`, also 300 s. Raise
+ * both for longer uploads.
  *
  * `XMLHttpRequest` sends in pages, since `fetch` has no progress there: sent is what has left the page. In Node sent
  * is what the runtime has taken. In workers without `XMLHttpRequest` the progress is known at the end alone.
