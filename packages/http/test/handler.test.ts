@@ -453,6 +453,22 @@ describe("JSON of a stranger", () => {
     expect(json.message).toContain(why);
   });
 
+  it.each<[string, string, string]>([
+    ["depth 100,000", nested(100_000), "nested deeper than 100 levels"],
+    ["__proto__", '{"__proto__":{"isAdmin":true}}', '"__proto__"'],
+    ["__proto__ with escapes", '{"a":[{"\\u005f_pr\\u006Fto__" : 1}]}', '"__proto__"'],
+  ])("is refused in the query, for %s", async (_, message, why) => {
+    const { handler } = serve({ safe: ["greeter.v1/any"] });
+    for (const query of [
+      `message=${encodeURIComponent(message)}`,
+      `base64=1&message=${Buffer.from(message).toString("base64url")}`,
+    ]) {
+      const { status, json } = await told(await handler(new Request(`${base}/greeter.v1/any?${query}`)));
+      expect([status, json.code]).toEqual([400, "invalid_argument"]);
+      expect(json.message).toContain(why);
+    }
+  });
+
   it("may be nested to the limit, and have brackets and the word in texts", async () => {
     const { handler } = serve();
     for (const body of [nested(100), `{"a":"${"[".repeat(1000)}\\"[\\\\","b":"__proto__"}`])
