@@ -160,10 +160,10 @@ async function send(
 }
 
 /**
- * The longest piece that is written over HTTP/2 at once. It says nothing of what a client has taken of a piece, so a
- * client must take each within `maxStallMs`.
+ * The longest piece that is written over HTTP/2 at once: one frame. It says nothing of what a client has taken of a
+ * piece, so a client must take each within `maxStallMs`. Many streams share a slow connection.
  */
-const http2PieceBytes = 65_536;
+const http2PieceBytes = 16_384;
 
 /** Sends items as fast as the client takes them. A client that takes nothing for `maxStallMs` is cut off. */
 async function sendItems(

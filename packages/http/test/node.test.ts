@@ -5,7 +5,7 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { Writable } from "node:stream";
 import { buffer, text } from "node:stream/consumers";
 import { promisify } from "node:util";
-import { Engine, implement, type Middleware, service, unary } from "cinnabar";
+import { Engine, implement, type Middleware, serverStream, service, unary } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
@@ -342,6 +342,35 @@ describe("node:http2", () => {
     const headers = await new Promise((resolve) => stream.once("response", resolve));
     expect(headers).toMatchObject({ ":status": 200, "x-lead": "head", "content-length": "21" });
     expect(await text(stream)).toBe('{"text":"Hello, two"}');
+  });
+
+  it("writes a long item in pieces of one frame, each of which has the time of a stall", async () => {
+    const Long = service("long.v1", { list: serverStream({ output: z.string() }) });
+    const item = "x".repeat(100_000);
+    const long = implement(Long, {
+      async *list() {
+        yield item;
+      },
+    });
+    const { handler } = handlerOf({ services: [long], allow: ["long.v1/list"] });
+    const lengths: number[] = [];
+    const port = await listen(
+      createHttp2Server((request, response) => {
+        const write = response.write.bind(response) as (chunk: Uint8Array) => boolean;
+        response.write = (chunk: string | Uint8Array) => {
+          lengths.push(chunk.length);
+          return write(chunk as Uint8Array);
+        };
+        handler(request, response);
+      }),
+    );
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const stream = session.request({ ...head, ":path": "/long.v1/list" });
+    stream.end("{}");
+    expect(await text(stream)).toContain(`data: "${item}"`);
+    expect(lengths.length).toBeGreaterThan(6);
+    expect(Math.max(...lengths)).toBe(16_384);
   });
 
   it("aborts the call of a stream that is reset", async () => {
