@@ -95,14 +95,17 @@ export async function configure(
     }
   }
   if (faults.length > 0) {
-    for (const name of order)
+    for (const name of order) {
+      const fields = given.fields.get(name) ?? new Map<string, Given>();
       if (
-        given.fields.get(name)?.get("serviceHost")?.origin === "environment" &&
-        !has(values.get(name), "serviceHost")
+        fields.get("serviceHost")?.origin === "environment" &&
+        !has(values.get(name), "serviceHost") &&
+        [...fields].some(isOfKubernetes)
       )
         faults.push(
           `${name}: Kubernetes sets such variables for a Service of this name; set enableServiceLinks: false in the pod`,
         );
+    }
     throw new ApplicationError(
       [`${application.name}: the configuration is wrong:`, ...faults.map((each) => `  ${hide(each)}`)].join(
         "\n",
@@ -122,6 +125,11 @@ export function linesOf({ settings }: Configuration): string[] {
 
 const has = (value: unknown, field: string) =>
   typeof value === "object" && value !== null && Object.hasOwn(value, field);
+
+/** Whether it is a variable that Kubernetes sets beside `…_SERVICE_HOST`. */
+const isOfKubernetes = ([field, { value, origin }]: [string, Given]) =>
+  origin === "environment" &&
+  (/^servicePort/.test(field) || (/^port/.test(field) && /^(tcp|udp|sctp):\/\//.test(String(value))));
 
 const nameOf = (origin: Origin) => (origin === "file" ? "the file" : origin === "flag" ? "a flag" : origin);
 

@@ -321,6 +321,16 @@ describe("the configuration", () => {
     const message = await mixed.catch((error: Error) => error.message);
     expect(message).toContain("web.lisen: there is no such field");
     expect(message).not.toContain("Kubernetes");
+    const ported = application("shop", {
+      web: component({
+        config: z.object({ serviceHost: z.string(), port: z.number() }),
+        start: () => ({ value: 1 }),
+      }),
+    });
+    const wrong = configure(ported, ["web"], { env: { SHOP_WEB_SERVICE_HOST: "a", SHOP_WEB_PORT: "b" } });
+    const refused = await wrong.catch((error: Error) => error.message);
+    expect(refused).toContain("web.port: ");
+    expect(refused).not.toContain("Kubernetes");
   });
 
   it("is not polluted by names of prototypes", async () => {
