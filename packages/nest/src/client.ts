@@ -76,6 +76,8 @@ export class CinnabarClient extends ClientProxy {
   readonly #targets = new Map<string, Target>();
   /** Of calls that nobody cancelled. Node takes longer to make one than a whole call takes. */
   readonly #unused: AbortController[] = [];
+  /** Middleware may answer, and leave a call behind that listens to the signal. A shared engine may have some, too. */
+  readonly #reuses: boolean;
   #engine: Engine | undefined;
   #peer: CinnabarPeer | undefined;
   #opening: Promise<CinnabarPeer> | undefined;
@@ -84,6 +86,8 @@ export class CinnabarClient extends ClientProxy {
   constructor(options: CinnabarClientOptions) {
     super();
     this.#options = resolveOptions("CinnabarClient", options, clientFields);
+    const { engine, client } = this.#options;
+    this.#reuses = !(engine instanceof Engine) && !engine?.middleware?.client && !client?.middleware;
   }
 
   /**
@@ -208,7 +212,7 @@ export class CinnabarClient extends ClientProxy {
     const { signal } = abort;
     const answer = call(...args, { ...options, signal }) as Promise<unknown>;
     const giveBack = () => {
-      if (!signal.aborted && this.#unused.length < mostUnused) this.#unused.push(abort);
+      if (this.#reuses && !signal.aborted && this.#unused.length < mostUnused) this.#unused.push(abort);
     };
     answer.then(
       (response) => {

@@ -11,12 +11,13 @@ import {
   Payload,
   Transport,
 } from "@nestjs/microservices";
-import { type CallContext, Engine, implement, RpcError } from "cinnabar/standard";
+import { type CallContext, Engine, implement, type Middleware, RpcError, service } from "cinnabar/standard";
 import {
   firstValueFrom,
   from,
   lastValueFrom,
   type Observable,
+  Subject,
   take,
   tap,
   timeout,
@@ -281,6 +282,55 @@ describe("a client proxy with contracts", () => {
     waiting.unsubscribe();
     for (let n = 0; n < 3; n++) expect(await sum()).toBe(3);
   });
+
+  it.each(["the client", "its engine", "a shared engine"])(
+    "does not end what middleware of %s has left behind",
+    async (where) => {
+      const [release, arrived, left] = [new Subject<string>(), new Subject<void>(), new Subject<void>()];
+      const [released, hasArrived, hasLeft] = [release, arrived, left].map((each) =>
+        firstValueFrom(each as Subject<unknown>, { defaultValue: "fresh" }),
+      );
+      const Waits = service("waits.v1", { wait: Numbers.methods.wait });
+      const url = address();
+      const server = await Engine.open({
+        listen: url,
+        serve: [
+          implement(Waits, {
+            wait(ms, { signal }) {
+              if (ms === 0) return released as Promise<string>;
+              signal.addEventListener("abort", () => left.complete());
+              arrived.complete();
+              return new Promise<string>(() => {});
+            },
+          }),
+        ],
+      });
+      onTestFinished(() => server.close());
+      let refreshed: Promise<unknown> | undefined;
+      const middleware: Middleware[] = [
+        (_, next) => {
+          const fresh = next();
+          if (refreshed !== undefined) return fresh;
+          refreshed = Promise.resolve(fresh).catch((error: unknown) => error);
+          return "cached";
+        },
+      ];
+      const ofEngine = { middleware: { client: middleware } };
+      const shared = where === "a shared engine" ? await Engine.open(ofEngine) : undefined;
+      onTestFinished(() => shared?.close());
+      const client = clientOf(url, {
+        services: [Waits],
+        ...(where === "the client" ? { client: { middleware } } : { engine: shared ?? ofEngine }),
+      });
+      expect(await firstValueFrom(client.send("waits.v1/wait", 0))).toBe("cached");
+      const other = client.send("waits.v1/wait", 1).subscribe();
+      await hasArrived;
+      other.unsubscribe();
+      await hasLeft;
+      release.complete();
+      expect(await refreshed).toBe("fresh");
+    },
+  );
 
   it("rejects connect when nobody listens, as health checks expect, and can try again", async () => {
     const client = clientOf("mem://nobody-is-here");
