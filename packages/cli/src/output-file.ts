@@ -13,7 +13,8 @@ export function assertWritable(option: string, file: string): void {
 
 /** Writes a file, which appears whole or not at all. @throws CommandError. */
 export function writeWhole(option: string, file: string, content: string | Uint8Array): void {
-  const unfinished = `${file}.part`;
+  // Two runs at once may write the same file.
+  const unfinished = `${file}.${process.pid}.part`;
   try {
     writeFileSync(unfinished, content);
     renameSync(unfinished, file);

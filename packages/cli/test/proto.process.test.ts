@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
@@ -99,16 +99,29 @@ describe("cinnabar proto", () => {
   it("does not number fields anew where the lock file is lost or broken", async () => {
     contract(work("{ a: z.string() }"));
     await write();
-    writeFileSync(join(folder, "work.proto.lock.json"), "<<<<<<< HEAD");
-    expect((await write()).stderr).toBe(
-      "cinnabar proto: work.proto.lock.json is not JSON: restore the lock file, or resolve its conflict\n",
-    );
+    for (const broken of ["<<<<<<< HEAD", "", "null", "1", '"work.v1"', "[]"]) {
+      writeFileSync(join(folder, "work.proto.lock.json"), broken);
+      expect(await write(), broken).toEqual({
+        ...{ status: 1, stdout: "" },
+        stderr: "cinnabar proto: work.proto.lock.json is no lock file: restore it, or resolve its conflict\n",
+      });
+    }
     rmSync(join(folder, "work.proto.lock.json"));
     expect(await write()).toEqual({
       ...{ status: 1, stdout: "" },
       stderr:
         "cinnabar proto: work.proto exists without its lock file work.proto.lock.json: restore that, or remove work.proto to number all fields anew\n",
     });
+  });
+
+  it("leaves the unfinished file of another run as it is", async () => {
+    contract(work("{ a: z.string() }"));
+    writeFileSync(join(folder, "work.proto.part"), "another run");
+    expect(await write()).toMatchObject({ status: 0, stderr: "" });
+    expect(read("work.proto.part")).toBe("another run");
+    expect(readdirSync(folder).sort()).toEqual(
+      ["contract.mjs", "work.proto", "work.proto.lock.json", "work.proto.part"].sort(),
+    );
   });
 
   it("takes one service of several, and names what is wrong with its arguments", async () => {
@@ -131,6 +144,7 @@ describe("cinnabar proto", () => {
       ],
       [["contract.mjs"], 2, "--out names the file to write"],
       [["--out", "w.proto"], 2, "expected one file"],
+      [["contract.mjs", "--out", "w.proto", "--lock", "./w.proto"], 2, "--out and --lock name the same file"],
       [["none.mjs", "--out", "w.proto"], 1, "cinnabar proto: none.mjs cannot be loaded"],
       [["contract.mjs", "--out", "no/w.proto", "--service", "a.v1"], 1, "cinnabar proto: --lock: ENOENT"],
     ];

@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import type { AnyService } from "cinnabar/standard";
 import { ProtoError, type ProtoLock, protoOf } from "cinnabar-http/proto";
 import { argumentsOf } from "../arguments.ts";
@@ -43,6 +44,7 @@ export const proto: Command = {
     if (file === undefined || more.length > 0) throw new UsageError("expected one file");
     const { out, lock = `${out}.lock.json`, service, method, safe, check } = values;
     if (out === undefined) throw new UsageError("--out names the file to write");
+    if (resolve(out) === resolve(lock)) throw new UsageError("--out and --lock name the same file");
     try {
       const contract = contractOf(file, await servicesIn(file, ""), service);
       for (const name of [...(method ?? []), ...(safe ?? [])])
@@ -110,8 +112,10 @@ function textOf(file: string): string | undefined {
 
 function lockOf(file: string, text: string): ProtoLock {
   try {
-    return JSON.parse(text);
+    const lock = JSON.parse(text);
+    if (typeof lock === "object" && lock !== null && !Array.isArray(lock)) return lock;
   } catch {
-    throw new CommandError(`${file} is not JSON: restore the lock file, or resolve its conflict`);
+    // As a text that is no object.
   }
+  throw new CommandError(`${file} is no lock file: restore it, or resolve its conflict`);
 }
