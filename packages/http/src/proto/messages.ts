@@ -180,8 +180,8 @@ export class Messages {
   }
 
   /**
-   * The name of a field's type. Java refuses one that a type around it has, or one of its own beside it, and file systems
-   * may not tell the case of two names. The lock keeps what was chosen.
+   * The name of a field's type. Java refuses one that a type around it has, or one of its own beside it, and for
+   * some file systems two names that differ by case are one. The lock keeps what was chosen.
    */
   #typeName(id: string, name: string, locked: string | undefined, beside: ReadonlySet<string>): string {
     const former = locked === undefined ? undefined : this.#innerName(id, locked);
