@@ -192,6 +192,16 @@ const disks: [string, () => Promise<PoweredDisk>][] = [
   ["a device that loses power", losing],
 ];
 
+/**
+ * And whether the disk forgets a block that it had before. null_blk writes such a block through its cache: it forgets
+ * first writes alone, and never that a block was zeroed. Where ext4 is mounted on it, the kernel makes ext4 write all
+ * before null_blk goes, so that nothing is lost there.
+ */
+const forgetful: [string, () => Promise<PoweredDisk>, forgetsRewrites: boolean][] = [
+  ["null_blk of the kernel", nullBlk, false],
+  ["a device that loses power", losing, true],
+];
+
 describe.skipIf(!isGuest)("Linux as host of a disk whose power is cut", () => {
   it.each(disks)(
     "loses no block that was flushed, and finds none of before a trim that was flushed, on %s",
@@ -215,28 +225,28 @@ describe.skipIf(!isGuest)("Linux as host of a disk whose power is cut", () => {
     600_000,
   );
 
-  it.each(disks)("finds both where a flush does nothing, on %s", async (_, newDisk) => {
-    await using powered = await newDisk();
-    // The first life leaves stamps on the disk, for zeroes to replace.
-    let lies = false;
-    const device = currentOf(powered, {
-      flush: async () => {
-        if (!lies) await powered.device.flush();
-      },
-      write: (offset, data, options) => powered.device.write(offset, data, lies ? {} : options),
-      writeZeroes: (offset, count, { fua, mayTrim } = {}) =>
-        powered.device.writeZeroes(offset, count, { mayTrim, fua: fua === true && !lies }),
-    });
-    // The kernel may have written what was not flushed: a few cuts need not show both.
-    const [lost, back]: [string[], string[]] = [[], []];
-    for (let tries = 0; tries < 20 && (lost.length === 0 || back.length === 0); tries++) {
-      const wrong = await cutUnderWriters(powered, device, 5, (life) => {
-        lies = life > 0;
+  it.each(forgetful)(
+    "finds what a flush that does nothing loses, on %s",
+    async (_, newDisk, forgetsRewrites) => {
+      await using powered = await newDisk();
+      let lies = true;
+      const device = currentOf(powered, {
+        flush: async () => {
+          if (!lies) await powered.device.flush();
+        },
+        write: (offset, data, options) => powered.device.write(offset, data, lies ? {} : options),
+        writeZeroes: (offset, count, { fua, mayTrim } = {}) =>
+          powered.device.writeZeroes(offset, count, { mayTrim, fua: fua === true && !lies }),
       });
-      for (const block of wrong) (block.endsWith("as before it was zeroed") ? back : lost).push(block);
-    }
-    expect([lost.length > 0, back.length > 0]).toEqual([true, true]);
-  });
+      const wrong = await cutUnderWriters(powered, device, 5, (life) => {
+        // The first life leaves stamps on the disk, for zeroes to replace.
+        lies = life > 0 || !forgetsRewrites;
+      });
+      const back = wrong.filter((block) => block.endsWith("as before it was zeroed"));
+      expect(wrong.length).toBeGreaterThan(back.length);
+      if (forgetsRewrites) expect(back.length).toBeGreaterThan(0);
+    },
+  );
 
   it("finds the files of ext4 that were synchronised between deletions and fstrim", async () => {
     const mountPoint = await mkdtemp(join(tmpdir(), "cinnabar-kernel-power-"));
