@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { crc32c } from "cinnabar/native";
 import {
   type Answer,
@@ -14,7 +14,6 @@ import { adminInCapsuleBytes } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
-import { DirectSocket } from "../socket/direct-socket.ts";
 import { secure } from "../tls/host-side.ts";
 import type { PreSharedKey } from "../tls/pre-shared-key.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
@@ -139,7 +138,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   static async open(options: TcpQueueOptions, signal: AbortSignal): Promise<TcpSubmissionQueue> {
     const { host, port, timeoutMs, tls } = options;
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
-    const socket = DirectSocket.connect({ host, port, noDelay: true });
+    const socket = connect({ host, port, noDelay: true });
     const onAbort = () =>
       socket.destroy(new Error(signal.aborted ? "closed" : `no answer within ${timeoutMs} ms`));
     late.addEventListener("abort", onAbort);
