@@ -74,9 +74,9 @@ const nothing: unknown = unary().input;
 export class CinnabarClient extends ClientProxy {
   readonly #options: CinnabarClientOptions;
   readonly #targets = new Map<string, Target>();
-  /** Of calls that nobody cancelled. Node takes longer to make one than a whole call takes. */
+  /** Controllers that have not fired, for later calls. Node takes longer to make one than to make a call. */
   readonly #unused: AbortController[] = [];
-  /** Middleware may answer, and leave a call behind that listens to the signal. A shared engine may have some, too. */
+  /** False with middleware: it may leave a call behind that listens to the signal. A shared engine may have some, too. */
   readonly #reuses: boolean;
   #engine: Engine | undefined;
   #peer: CinnabarPeer | undefined;
@@ -211,18 +211,13 @@ export class CinnabarClient extends ClientProxy {
     const abort = this.#unused.pop() ?? new AbortController();
     const { signal } = abort;
     const answer = call(...args, { ...options, signal }) as Promise<unknown>;
-    const giveBack = () => {
+    const end = (packet: WritePacket) => {
       if (this.#reuses && !signal.aborted && this.#unused.length < mostUnused) this.#unused.push(abort);
+      settle(packet);
     };
     answer.then(
-      (response) => {
-        giveBack();
-        settle({ response, isDisposed: true });
-      },
-      (err: unknown) => {
-        giveBack();
-        settle({ err });
-      },
+      (response) => end({ response, isDisposed: true }),
+      (err: unknown) => end({ err }),
     );
     return () => abort.abort(unsubscribed);
   }

@@ -64,6 +64,6 @@ export function schemasIn(part: unknown): readonly JsonSchema[] {
   return Array.isArray(part) ? part.map(schemaIn) : [];
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,3 +1,5 @@
+import { isObject } from "../json/schema.ts";
+
 /** A contract, or a lock file, that has no form in Protobuf. */
 export class ProtoError extends Error {
   override readonly name = "ProtoError";
@@ -37,9 +39,6 @@ const isNumber = (value: unknown): value is number =>
   (value as number) >= 1 &&
   (value as number) <= greatestNumber &&
   ((value as number) < firstKept || (value as number) > lastKept);
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Gives numbers to names: those of the lock, or else the next that no name of the type has had. */
 export class Numbers {
