@@ -1,11 +1,11 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { isError, type RpcError } from "cinnabar";
 import { rolldown } from "rolldown";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type HttpClientOptions, httpClient } from "../src/client.ts";
 import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
+import { listen } from "./server.test-support.ts";
 import { allMethods, Counter, counter, Greeter, greeter } from "./services.test-support.ts";
 
 async function serve(options: Partial<HttpOptions> = {}, clientOptions: Partial<HttpClientOptions> = {}) {
@@ -15,14 +15,9 @@ async function serve(options: Partial<HttpOptions> = {}, clientOptions: Partial<
     allow: [...allMethods, "counter.v1/count", "counter.v1/endless"],
     ...options,
   });
-  const server = createServer(toNodeHandler(handler));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(async () => {
-    server.close();
-    server.closeAllConnections();
-    await handler.close();
-  });
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  onTestFinished(() => handler.close());
+  const port = await listen(createServer(toNodeHandler(handler)));
+  const url = `http://127.0.0.1:${port}/`;
   return {
     greeter: httpClient(Greeter, { url, ...clientOptions }),
     counter: httpClient(Counter, { url, ...clientOptions }),

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
-import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
-import { connect as connectHttp2, createServer as createHttp2Server, type Http2Server } from "node:http2";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
+import { connect, type Socket } from "node:net";
 import { Writable } from "node:stream";
 import { buffer, text } from "node:stream/consumers";
 import { promisify } from "node:util";
@@ -9,22 +9,10 @@ import { Engine, implement, type Middleware, serverStream, service, unary } from
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
+import { listen } from "./server.test-support.ts";
 import { allMethods, greeter } from "./services.test-support.ts";
 
 const run = promisify(execFile);
-
-/** The port of a server that has no connections left when the test ends. */
-async function listen(server: Server | Http2Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(
-    () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        if ("closeAllConnections" in server) server.closeAllConnections();
-      }),
-  );
-  return (server.address() as AddressInfo).port;
-}
 
 function handlerOf(options: Partial<HttpOptions> = {}) {
   const { implementation, seen } = greeter();

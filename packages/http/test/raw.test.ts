@@ -13,6 +13,7 @@ import { bulkStream, readable, writable } from "cinnabar-bulk";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { type HttpOptions, httpHandler, openApi, toNodeHandler } from "../src/index.ts";
+import { listen } from "./server.test-support.ts";
 
 const run = promisify(execFile);
 
@@ -150,16 +151,7 @@ function handlerOf(options: Partial<HttpOptions> = {}, content?: Uint8Array) {
 
 async function serve(options: Partial<HttpOptions> = {}, content?: Uint8Array) {
   const served = handlerOf(options, content);
-  const server = createServer(toNodeHandler(served.handler));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(
-    () =>
-      new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  );
-  const { port } = server.address() as AddressInfo;
+  const port = await listen(createServer(toNodeHandler(served.handler)));
   return { ...served, port, url: `http://127.0.0.1:${port}/files.v1` };
 }
 

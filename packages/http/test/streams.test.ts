@@ -8,6 +8,7 @@ import type { ItemStream } from "cinnabar";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { type HttpOptions, httpHandler, toNodeHandler } from "../src/index.ts";
 import { StreamCall, serverSentEvents } from "../src/streams.ts";
+import { listen } from "./server.test-support.ts";
 import { counter } from "./services.test-support.ts";
 
 const run = promisify(execFile);
@@ -216,15 +217,10 @@ describe("a silent stream", () => {
 });
 
 describe("a stream over node:http", () => {
-  async function listen(options: Partial<HttpOptions> = {}) {
+  async function open(options: Partial<HttpOptions> = {}) {
     const { handler, seen } = serve(options);
-    const server = createServer(toNodeHandler(handler));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => {
-      server.close();
-      server.closeAllConnections();
-    });
-    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/counter.v1`, seen };
+    const port = await listen(createServer(toNodeHandler(handler)));
+    return { url: `http://127.0.0.1:${port}/counter.v1`, seen };
   }
 
   it("gives back its place when the client leaves an answer that nobody reads", async () => {
@@ -242,7 +238,7 @@ describe("a stream over node:http", () => {
   });
 
   it("reaches curl -N", async () => {
-    const { url } = await listen();
+    const { url } = await open();
     const args = ["-sSN", "-G", "--data-urlencode", 'message={"to":3}', `${url}/count`];
     const { stdout } = await run("curl", args);
     expect(stdout.match(/^data: \{"n"/gm)).toHaveLength(3);
@@ -255,7 +251,7 @@ describe("a stream over node:http", () => {
       seen.push(address);
       return address;
     };
-    const { url } = await listen({ clientOf, limits: { maxStreamsByClient: 1 } });
+    const { url } = await open({ clientOf, limits: { maxStreamsByClient: 1 } });
     const gone = new AbortController();
     expect((await fetch(`${url}/endless`, { signal: gone.signal })).status).toBe(200);
     expect((await fetch(`${url}/endless`)).status).toBe(429);
@@ -335,16 +331,14 @@ describe("a stream over node:http", () => {
     server.keepAliveTimeout = 0;
     const sockets: Socket[] = [];
     server.on("connection", (socket) => sockets.push(socket));
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => void server.close().closeAllConnections());
-    const { port } = server.address() as AddressInfo;
+    const port = await listen(server);
     const response = await fetch(`http://127.0.0.1:${port}/counter.v1/count?message=%7B%22to%22%3A1%7D`);
     await response.text();
     expect(sockets.map(({ timeout }) => timeout ?? 0)).toEqual([0]);
   });
 
   it("makes no more items than the client takes, and stops when the client goes away", async () => {
-    const { url, seen } = await listen();
+    const { url, seen } = await open();
     const gone = new AbortController();
     const response = await fetch(`${url}/endless`, { signal: gone.signal });
     // Socket buffers and the windows of both streams fill.

@@ -1,6 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { bulk, bytes, implement, type RpcError, service, unary } from "cinnabar";
 import { bulkStream, readable } from "cinnabar-bulk";
@@ -9,6 +8,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { httpHandler, toNodeHandler } from "../src/index.ts";
 import { httpUpload, type UploadBody } from "../src/upload.ts";
+import { listen } from "./server.test-support.ts";
 
 const Files = service("files.v1", {
   store: unary({
@@ -61,14 +61,9 @@ async function serve() {
     ],
     prefix: "/api",
   });
-  const server = createServer(toNodeHandler(handler));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(async () => {
-    server.close();
-    server.closeAllConnections();
-    await handler.close();
-  });
-  const options = { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/api` };
+  onTestFinished(() => handler.close());
+  const port = await listen(createServer(toNodeHandler(handler)));
+  const options = { url: `http://127.0.0.1:${port}/api` };
   return {
     store: httpUpload(Files, { method: "store", body: "data", offset: "at" }, options),
     keep: httpUpload(Files, { method: "keep", body: "data" }, options),
