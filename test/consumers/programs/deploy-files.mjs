@@ -9,7 +9,7 @@ import { parse, parseAllDocuments } from "yaml";
 
 const [compose, manifests, target] = process.argv.slice(2);
 const dclint = dirname(createRequire(import.meta.url).resolve("dclint/package.json"));
-// Its name of the draft is none that Ajv knows.
+// Ajv does not know the draft that it names.
 const { $schema: _, ...schema } = JSON.parse(
   readFileSync(join(dclint, "schemas/compose.schema.json"), "utf8"),
 );
