@@ -46,7 +46,7 @@ export async function open(url: string, phase: "sent" | "waiting"): Promise<Call
         await new Promise(setImmediate);
     },
 
-    // A million rejections would be printed one by one.
+    // The rejections would be printed one by one.
     close: async () => process.exit(),
   };
 }

@@ -27,7 +27,7 @@ const full: MemorySizes = {
   memPeers: [1_000, 10_000],
   memEngines: 1_000,
   realPeers: 64,
-  pending: 1_000_000,
+  pending: 500_000,
   streams: 50_000,
 };
 
