@@ -494,7 +494,10 @@ it("lists what a discovery service has for a host", async () => {
 });
 
 /** A correct target until a command of the I/O queue comes, which `answer` answers. */
-async function hostileTarget(digests: Digests, answer: (send: Send, id: number) => void) {
+async function hostileTarget(
+  digests: Digests,
+  answer: (send: Send, id: number, end: () => void) => void,
+) {
   const { port } = await serve();
   let queues = 0;
   const terminations: { fes: number; fei: number }[] = [];
@@ -532,7 +535,7 @@ async function hostileTarget(digests: Digests, answer: (send: Send, id: number) 
           change?.(message);
           near.write(message);
         };
-        if (type === pduType.capsuleCmd) answer(send, rest.readUInt16LE(2));
+        if (type === pduType.capsuleCmd) answer(send, rest.readUInt16LE(2), () => near.destroy());
       }
     })();
   });
@@ -687,6 +690,22 @@ it("a namespace grows with its device, and stays one disk on a path that comes l
   expect(await device.compare(192_512, Buffer.alloc(4096, 4))).toBe(true);
   await host.close();
   expect(again.stats().refused).toBe(0);
+});
+
+// Node cannot reset a socket that is being shut down. It would keep the handle, and the process would not end.
+it("a connection that its target ends under a command leaves no socket", async () => {
+  const sockets = () => process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap").length;
+  const before = sockets();
+  const none = { header: false, data: false };
+  const hostile = await hostileTarget(none, (_send, _id, end) => end());
+  const { host, disk } = await connectTo([hostile.port], { reconnectMs: 60_000 });
+  const written = disk.write(0, Buffer.alloc(4096));
+  await expect.poll(() => host.stats().paths[0]?.isConnected).toBe(false);
+  const refused = expect(written).rejects.toThrow();
+  await host.close();
+  await refused;
+  for (const end of ends.splice(0).reverse()) await end();
+  await expect.poll(sockets).toBe(before);
 });
 
 it("a target that does not speak NVMe/TCP is refused", async () => {

@@ -138,7 +138,9 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   static async open(options: TcpQueueOptions, signal: AbortSignal): Promise<TcpSubmissionQueue> {
     const { host, port, timeoutMs, tls } = options;
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
-    const socket = connect({ host, port, noDelay: true });
+    // The queue ends its side itself. Node would begin to shut it down behind the target's end, cannot reset it any more,
+    // and keeps the handle of a reset that fails: the process would not end.
+    const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
     const onAbort = () =>
       socket.destroy(new Error(signal.aborted ? "closed" : `no answer within ${timeoutMs} ms`));
     late.addEventListener("abort", onAbort);
