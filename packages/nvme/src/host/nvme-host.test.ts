@@ -494,10 +494,7 @@ it("lists what a discovery service has for a host", async () => {
 });
 
 /** A correct target until a command of the I/O queue comes, which `answer` answers. */
-async function hostileTarget(
-  digests: Digests,
-  answer: (send: Send, id: number, end: () => void) => void,
-) {
+async function hostileTarget(digests: Digests, answer: (send: Send, id: number, end: () => void) => void) {
   const { port } = await serve();
   let queues = 0;
   const terminations: { fes: number; fei: number }[] = [];

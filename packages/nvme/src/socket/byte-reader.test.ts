@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { connect, createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
@@ -31,7 +31,7 @@ beforeEach(async () => {
   server.listen(path);
   await once(server, "listening");
   const accepting = once(server, "connection");
-  client = connect(path);
+  client = DirectSocket.connect({ path });
   [accepted] = await accepting;
   client.on("error", () => {}); // the other side may be gone
 });
@@ -53,6 +53,14 @@ const kinds = [
       expect(socket).toBeInstanceOf(DirectSocket);
       return { socket, send: (part: Buffer) => client.write(part), end: () => client.end() };
     },
+  },
+  {
+    kind: "a connection that was made",
+    open: () => ({
+      socket: client,
+      send: (part: Buffer) => accepted.write(part),
+      end: () => accepted.end(),
+    }),
   },
   {
     kind: "a stream",

@@ -1,4 +1,4 @@
-import { type OnReadOpts, Socket, type SocketConstructorOpts } from "node:net";
+import { type NetConnectOpts, type OnReadOpts, Socket, type SocketConstructorOpts } from "node:net";
 
 /** Where the bytes of a socket go. */
 export interface Sink {
@@ -8,12 +8,12 @@ export interface Sink {
   filled(bytes: number, memory: Uint8Array): void;
 }
 
-/** A connection that a server has accepted, and whose bytes go straight into the memory of their reader. */
+/** A connection whose bytes go straight into the memory of their reader. */
 export class DirectSocket extends Socket {
   /** Node asks for memory while it makes the socket, so this is made before. */
   readonly #door: { sink?: Sink; readonly first: Uint8Array };
 
-  private constructor(handle: object) {
+  private constructor(options: { readonly handle?: object; readonly allowHalfOpen?: boolean | undefined }) {
     const door: { sink?: Sink; readonly first: Uint8Array } = { first: Buffer.alloc(64) };
     const onread: OnReadOpts = {
       buffer: () => door.sink?.place() ?? door.first,
@@ -22,8 +22,15 @@ export class DirectSocket extends Socket {
         return true;
       },
     };
-    super({ handle, onread } as SocketConstructorOpts);
+    super({ ...options, onread } as SocketConstructorOpts);
     this.#door = door;
+  }
+
+  /** As `net.connect`. A reader must be set when the connection is made, or it loses bytes. */
+  static connect(options: NetConnectOpts): DirectSocket {
+    const socket = new DirectSocket({ allowHalfOpen: options.allowHalfOpen });
+    socket.connect(options);
+    return socket;
   }
 
   /**
@@ -36,7 +43,7 @@ export class DirectSocket extends Socket {
     if (typeof handle?.useUserBuffer !== "function") return accepted.resume();
     holder._handle = null;
     accepted.destroy();
-    return new DirectSocket(handle);
+    return new DirectSocket({ handle });
   }
 
   /** From now on the bytes go to `sink`; to none before TLS takes over the connection. */

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { crc32c } from "cinnabar/native";
 import {
   type Answer,
@@ -14,6 +14,7 @@ import { adminInCapsuleBytes } from "../nvme/identify.ts";
 import { status } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
+import { DirectSocket } from "../socket/direct-socket.ts";
 import { secure } from "../tls/host-side.ts";
 import type { PreSharedKey } from "../tls/pre-shared-key.ts";
 import { FatalError, terminationParts } from "./fatal-error.ts";
@@ -140,7 +141,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
     // The queue ends its side itself. Node would begin to shut it down behind the target's end, cannot reset it any more,
     // and keeps the handle of a reset that fails: the process would not end.
-    const socket = connect({ host, port, noDelay: true, allowHalfOpen: true });
+    const socket = DirectSocket.connect({ host, port, noDelay: true, allowHalfOpen: true });
     const onAbort = () =>
       socket.destroy(new Error(signal.aborted ? "closed" : `no answer within ${timeoutMs} ms`));
     late.addEventListener("abort", onAbort);
