@@ -1,4 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
+import type { BlockDevice } from "../device/block-device.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { blocksOf, HostQueue } from "../tcp/host.test-support.ts";
 import type { NvmeAccess } from "./access.ts";
@@ -13,8 +14,8 @@ afterEach(async () => {
   for (const target of targets.splice(0)) await target.close();
 });
 
-async function serve(access?: NvmeAccess) {
-  const devices = [memoryDevice({ bytes }), memoryDevice({ bytes })] as const;
+async function serve(access?: NvmeAccess, first: BlockDevice = memoryDevice({ bytes })) {
+  const devices = [first, memoryDevice({ bytes })] as const;
   const state = access === undefined ? {} : { access };
   const subsystems = [{ nqn, namespaces: devices, hosts: "any" as const, ...state }];
   const target = await NvmeTarget.listen({ subsystems, port: 0 });
@@ -155,6 +156,32 @@ it("a path that is made inaccessible ends what a device has begun, and begins no
   expect([refused.status, wasQuiet, begun]).toEqual([0x302, false, 1]);
   await quiet;
   expect((await queue.answer(1)).status).toBe(0);
+});
+
+it("a path that is made inaccessible keeps the reservation that it has begun, and begins no other", async () => {
+  let finish = () => {};
+  const write = vi.fn(() => new Promise<void>((resolve) => (finish = resolve)));
+  const device = Object.assign(memoryDevice({ bytes }), { reservations: { kept: undefined, write } });
+  const { target, queue } = await serve(undefined, device);
+  const fields = { nsid: 1, bytes: 16 };
+  const registration = { ...fields, opcode: io.reservationRegister, words: [3 * 2 ** 30] };
+  const keys = Buffer.alloc(16);
+  keys.writeBigUInt64LE(7n, 8);
+  queue.sendCommand({ ...registration, id: 1, sglKind: sgl.inCapsule }, keys);
+  queue.sendCommand({ ...fields, id: 2, opcode: io.reservationAcquire, words: [1 << 8] });
+  const request = await queue.pdu();
+  await expect.poll(() => write.mock.calls.length).toBe(1);
+  let isQuiet = false;
+  const quiet = target.setAccess(nqn, "inaccessible").then(() => (isQuiet = true));
+  keys.writeBigUInt64LE(7n, 0);
+  queue.sendData(2, request.header.readUInt16LE(10), 0, keys);
+  const refused = await queue.answer(2);
+  const wasQuiet = isQuiet;
+  finish();
+  expect([refused.status, wasQuiet]).toEqual([0x302, false]);
+  await quiet;
+  expect((await queue.answer(1)).status).toBe(0);
+  expect(write).toHaveBeenCalledOnce();
 });
 
 it("setAccess refuses what there is not", async () => {

@@ -1,4 +1,5 @@
 import { maxMessageBytes, securityProtocol } from "../authentication/messages.ts";
+import type { Access } from "./access.ts";
 import { type Command, fabrics, fabricsOpcode, fuse, fuseOf, io, sgl } from "./command.ts";
 import type { Admitted } from "./controller.ts";
 import { maxTransferBytes, type Namespace, type NamespaceUsage } from "./identify.ts";
@@ -38,10 +39,24 @@ export function workOf(admitted: Admitted, command: Command): QueueWork | Status
   if (access.refusal !== undefined) return access.refusal;
   const { id: host } = controller.host;
   const reserving = reservations.workOf(command, host);
-  if (reserving !== undefined) return reserving;
+  if (reserving !== undefined)
+    return "code" in reserving
+      ? reserving
+      : { bytes: reserving.bytes, run: (data) => whileOpen(access, () => reserving.run(data)) };
   const work = ioWork(command, device);
   if ("code" in work) return work;
   return { bytes: work.bytes, run: (data) => runOn(namespace, host, opcode, work, data) };
+}
+
+/** Runs the work of a command about reservations, unless the access refuses it by now. */
+async function whileOpen(access: Access, work: () => Promise<Completion>): Promise<Completion> {
+  const refusal = access.begin();
+  if (refusal !== undefined) return { status: refusal };
+  try {
+    return await work();
+  } finally {
+    access.end();
+  }
 }
 
 /** Lets the device of a namespace work, unless the access or a reservation refuses it by now. */

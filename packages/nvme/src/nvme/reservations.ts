@@ -74,10 +74,10 @@ export class Reservations {
     return 0xfe | (this.#device.reservations === undefined ? 0 : 1);
   }
 
-  /** The reservation of others refuses this command of an I/O queue. */
+  /** The reservation of others refuses this command on blocks. */
   refuses(opcode: number, host: string): boolean {
     const { type, holder, registrants } = this.#state;
-    if (type === 0 || isReservation(opcode)) return false;
+    if (type === 0) return false;
     const isOfWrites = type % 2 === 1;
     if (isOfWrites && !writes(opcode)) return false;
     return type <= reservationType.exclusiveAccess ? host !== holder : !registrants.has(host);
