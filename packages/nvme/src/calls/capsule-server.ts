@@ -210,13 +210,13 @@ class CallQueue implements Queue {
         ? faultOfData(command, bytes, inCapsule.length, false)
         : faultOfAnswer(command, answerBytes, inCapsule.length);
       if (fault !== undefined) return answerOf(command, { status: fault });
-      const turn = this.#memory.take(answerBytes);
-      takenBytes = answerBytes;
-      if (turn !== undefined) await turn;
       if (answerBytes === 0) {
         const done = await this.#state.run(bytes, () => work.run(inCapsule), broken);
         return answerOf(command, this.#checked(done));
       }
+      const turn = this.#memory.take(answerBytes);
+      takenBytes = answerBytes;
+      if (turn !== undefined) await turn;
       let answer: Buffer | undefined;
       let into: Buffer | undefined;
       // Memory is cut when the device begins, so that neighbours in one piece are given up at about the same time.

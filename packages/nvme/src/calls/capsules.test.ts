@@ -207,6 +207,26 @@ it("a target that was stopped for longer than the keep-alive time, whose timers 
   expect(write).not.toHaveBeenCalled();
 });
 
+it("a short write does not wait behind reads that wait for memory", async () => {
+  const device = memoryDevice({ bytes });
+  const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const }];
+  const target = NvmeTarget.open({ subsystems, maxBytesPerConnection: mib });
+  ends.push(() => target.close());
+  const server = await Engine.open({ listen: urlOf("mem"), serve: [target.capsules] });
+  ends.push(() => server.close());
+  const { disk } = await connectTo(server.urls[0] as string, { queues: 1 });
+  let finish = () => {};
+  const isFinished = new Promise<void>((resolve) => (finish = resolve));
+  ends.push(async () => finish());
+  const read = vi.spyOn(device, "read").mockImplementation(() => isFinished);
+  const reads = [0, mib].map((offset) => disk.read(offset, Buffer.alloc(mib)));
+  await expect.poll(() => read.mock.calls.length).toBe(1);
+  await disk.write(0, Buffer.alloc(4096, 1));
+  expect(read).toHaveBeenCalledOnce();
+  finish();
+  await Promise.all(reads);
+});
+
 describe("a host that breaks the rules", () => {
   /** An enabled admin queue of a raw client. */
   async function raw(url: string) {
