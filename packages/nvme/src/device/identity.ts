@@ -1,7 +1,8 @@
-import { createHash, randomUUID } from "node:crypto";
-import { type FileHandle, link, open, readFile, realpath, unlink } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { type FileHandle, link, readFile, realpath, unlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { checkedBy, fail } from "cinnabar/options";
+import { throughDraft } from "./draft.ts";
 
 const isUuid = (value: unknown): value is string =>
   typeof value === "string" && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value);
@@ -52,25 +53,11 @@ export async function uuidOfFile(path: string, file: FileHandle, isReadOnly: boo
     if (isReadOnly) return made;
     try {
       if (text !== undefined) await unlink(beside);
-      await makeWhole(beside, `${made} ${owner}\n`);
+      await throughDraft(beside, `${made} ${owner}\n`, 0o644, link);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "EEXIST" && code !== "ENOENT") return made;
     }
   }
   return made;
-}
-
-/** Makes a file with its text, which nobody sees in part and a loss of power does not cut. */
-async function makeWhole(path: string, text: string): Promise<void> {
-  const draft = `${path}.${randomUUID()}`;
-  const file = await open(draft, "wx", 0o644);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-    await link(draft, path);
-  } finally {
-    await file.close();
-    await unlink(draft);
-  }
 }

@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { open, readFile, realpath, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { ReservationStore } from "./block-device.ts";
+import { throughDraft } from "./draft.ts";
 
 /** Keeps the reservations of a file's disk in a file beside it, `FILE.reservations`. */
 export async function reservationStoreOf(path: string): Promise<ReservationStore> {
@@ -33,22 +33,5 @@ export async function reservationStoreOf(path: string): Promise<ReservationStore
 
 async function replace(place: string, text: string | undefined): Promise<void> {
   if (text === undefined) await rm(place, { force: true });
-  else await replaceWhole(place, text);
-}
-
-/** Nobody sees a part of the text, and a loss of power leaves the former one or this one. */
-async function replaceWhole(place: string, text: string): Promise<void> {
-  const draft = `${place}.${randomUUID()}`;
-  try {
-    const file = await open(draft, "wx", 0o600);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(draft, place);
-  } finally {
-    await rm(draft, { force: true });
-  }
+  else await throughDraft(place, text, 0o600, rename);
 }
