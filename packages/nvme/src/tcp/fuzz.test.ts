@@ -3,7 +3,7 @@ import { memoryDevice } from "../device/memory-device.ts";
 import { FakeSocket } from "../fake-socket.test-support.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
 import { Access } from "../nvme/access.ts";
-import { fabrics, fabricsOpcode, parseCommand, sgl } from "../nvme/command.ts";
+import { fabrics, fabricsOpcode, io, parseCommand, sgl } from "../nvme/command.ts";
 import { Controller } from "../nvme/controller.ts";
 import { newUsage } from "../nvme/identify.ts";
 import { bareQueue, somePlaces } from "../nvme/queue.test-support.ts";
@@ -17,6 +17,13 @@ const messages = Number(process.env.CINNABAR_AMOUNT ?? 5_000);
 const extremes = [0, 1, 8, 23, 24, 72, 128, 4096, 65_536, 2 ** 24, 2 ** 31, 2 ** 32 - 1];
 const answers: readonly number[] = [
   ...[pduType.icResp, pduType.c2hTermReq, pduType.capsuleResp, pduType.c2hData, pduType.r2t],
+];
+/** Commands about reservations, with the length that their data must have. */
+const reservations = [
+  { opcode: io.reservationRegister, bytes: 16 },
+  { opcode: io.reservationAcquire, bytes: 16 },
+  { opcode: io.reservationRelease, bytes: 8 },
+  { opcode: io.reservationReport, bytes: 4 * 128, words: [127, 1] },
 ];
 
 it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end of the connection`, async () => {
@@ -78,12 +85,13 @@ it(`${messages} mutated PDUs of NVMe/TCP get answers of the protocol or the end 
         words:
           next(3) === 0 ? [next(2 ** 32), next(2 ** 16), next(2 ** 32)] : blocksOf(next(256), bytes / 4096),
         bytes,
+        ...(next(4) === 0 && { words: [next(2 ** 12)], ...reservations[next(reservations.length)] }),
       };
       const inCapsule = kind < 3;
       const command = commandEntry({ ...fields, sglKind: inCapsule ? sgl.inCapsule : sgl.transport });
       const header = Buffer.concat([Buffer.alloc(8), command]);
       if (kind < 6)
-        parts.push(pdu(pduType.capsuleCmd, 0, header, inCapsule ? Buffer.alloc(bytes, 1) : undefined));
+        parts.push(pdu(pduType.capsuleCmd, 0, header, inCapsule ? Buffer.alloc(fields.bytes, 1) : undefined));
       else if (kind === 6) {
         const place = Buffer.alloc(24);
         place.writeUInt16LE(fields.id, 8);
