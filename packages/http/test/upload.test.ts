@@ -246,6 +246,31 @@ describe("httpUpload", () => {
     expect(await failure(keep({}, new Blob(["a"]).stream()))).toMatchObject({ code: "unimplemented" });
   });
 
+  it("ends in a page by its signal, whenever that fires", async () => {
+    // A page's request to a server that never answers.
+    class SilentRequest {
+      readonly upload = {};
+      onabort = () => {};
+      open() {}
+      setRequestHeader() {}
+      send() {}
+      abort() {
+        this.onabort();
+      }
+    }
+    const page = globalThis as { XMLHttpRequest?: unknown };
+    page.XMLHttpRequest = SilentRequest;
+    onTestFinished(() => void delete page.XMLHttpRequest);
+    const send = httpUpload(Files, { method: "keep", body: "data" }, { url: "/api" });
+    for (let turns = 0; turns < 50; turns++) {
+      const stop = new AbortController();
+      const call = failure(send({}, plainBytes, { signal: stop.signal }));
+      for (let turn = 0; turn < turns; turn++) await undefined;
+      stop.abort();
+      expect(await call).toMatchObject({ code: "cancelled" });
+    }
+  });
+
   it("adds less than 2 kB compressed to a page that calls by httpClient", async () => {
     const root = new URL("../../../", import.meta.url).pathname;
     const bytesOf = async (entries: readonly string[]) => {

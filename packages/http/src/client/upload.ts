@@ -173,6 +173,8 @@ async function sendByRequest(
   report: (sentBytes: number) => void,
 ): Promise<Response> {
   const abort = () => request.abort();
+  // A listener gets no event of an earlier abort.
+  signal.throwIfAborted();
   signal.addEventListener("abort", abort);
   try {
     await new Promise<void>((resolve, reject) => {
