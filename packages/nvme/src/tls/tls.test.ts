@@ -8,7 +8,7 @@ import {
   type TLSSocket,
 } from "node:tls";
 import { Engine } from "cinnabar/standard";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { makeSecret } from "../authentication/secret.ts";
 import { memoryDevice } from "../device/memory-device.ts";
 import { NvmeHost, type NvmeHostOptions } from "../host/nvme-host.ts";
@@ -149,6 +149,42 @@ describe("NVMe/TCP over TLS", () => {
     expect(await host.namespaces[0]?.compare(0, data)).toBe(true);
     expect(host.stats().paths[0]?.connects).toBeGreaterThan(1);
     ends.push(async () => sockets.map((socket) => socket.destroy()));
+  });
+
+  it("leaves no socket of a connection that ends under a command", async () => {
+    const sockets = () => process.getActiveResourcesInfo().filter((kind) => kind === "TCPSocketWrap").length;
+    const before = sockets();
+    const device = memoryDevice({ bytes: 1024 * 1024 });
+    let finish = () => {};
+    const read = vi
+      .spyOn(device, "read")
+      .mockImplementation(() => new Promise<void>((resolve) => (finish = resolve)));
+    const target = await serve({ subsystems: [{ nqn, namespaces: [device], hosts: "any" }] });
+    const near: Socket[] = [];
+    const proxy = createServer((socket) => {
+      const onward = connectSocket(target.address.port, "127.0.0.1");
+      for (const one of [socket, onward]) one.on("error", () => {});
+      near.push(socket.on("close", () => onward.destroy()));
+      socket.pipe(onward).pipe(socket);
+    });
+    ends.push(async () => proxy.close());
+    await once(proxy.listen(0, "127.0.0.1"), "listening");
+    const { port } = proxy.address() as { port: number };
+    const host = await connect(target, {
+      paths: [{ host: "127.0.0.1", port }],
+      queues: 1,
+      reconnectMs: 60_000,
+    });
+    const reading = host.namespaces[0]?.read(0, Buffer.alloc(4096));
+    await expect.poll(() => read.mock.calls.length).toBe(1);
+    near[1]?.destroy();
+    await expect.poll(() => host.stats().paths[0]?.isConnected).toBe(false);
+    const refused = expect(reading).rejects.toThrow();
+    await host.close();
+    await refused;
+    finish();
+    for (const end of ends.splice(0).reverse()) await end();
+    await expect.poll(sockets).toBeLessThanOrEqual(before);
   });
 
   it("is under secrets, where the target asks for one as well", async () => {
