@@ -36,7 +36,6 @@ struct Owner {
 /// computes. It makes progress, so that peers' reads and writes go on, and it answers pings. It
 /// runs no code of the user. Arrivals wait in the ring.
 ///
-///
 /// The owner is absent in two cases. It is awake and has made no progress for 5 to 20 ms,
 /// or it sleeps although the port has something to do. An owner that makes progress at another of
 /// its ports comes to this one soon, unless it takes very long. The guard sleeps while no peer
