@@ -81,7 +81,6 @@ export class Extras {
   metadata: Uint8Array | undefined = undefined;
   /** The identity by which the peer recognises another attempt. Undefined: the request is sent once. */
   identity: CallIdentity | undefined = undefined;
-  items: CallItems | undefined = undefined;
   /** The headers that the server sent before its first item and its answer. */
   headers: Metadata | undefined = undefined;
   onHeaders: MetadataListener | undefined = undefined;
@@ -105,7 +104,9 @@ export abstract class OutgoingCall extends MadeCall {
   connectingUs = -1;
   sentUs = -1;
   pullingUs = -1;
-  /** Undefined while the call needs no extra field: then no other member is read. */
+  /** The items of a stream. They are no extra field: most streams have no other, and so need no extras. */
+  items: CallItems | undefined = undefined;
+  /** Undefined while the call needs no extra field: then no other member of them is read. */
   extras: Extras | undefined;
 
   /**
@@ -127,7 +128,7 @@ export abstract class OutgoingCall extends MadeCall {
     else this.endEarly("data_loss", "a region that the call had granted shows a file that has lost bytes");
   }
 
-  /** The request lies with the outbox, under its number. Called for one-way calls and calls with extras. */
+  /** The request lies with the outbox, under its number. Called for one-way calls, streams and calls with extras. */
   onLeft(): void {}
 
   /** The name of the session that has the request; "" while no request has left. */
@@ -215,10 +216,6 @@ export abstract class OutgoingCall extends MadeCall {
 
   set identity(identity: CallIdentity | undefined) {
     if (identity !== this.identity) this.more().identity = identity;
-  }
-
-  get items(): CallItems | undefined {
-    return this.extras?.items;
   }
 
   get queued(): Queued | undefined {

@@ -3,7 +3,6 @@ import { type ReceivedMetadata, RpcError, type RpcErrorOptions } from "../base/e
 import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
 import { backoffMs } from "../base/time/backoff.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
-import type { CallItems } from "../call/call-items.ts";
 import { type Audience, reportOutgoing } from "../call/call-phases.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, timeLeftIn, type UnsentPhase } from "../call/made-call.ts";
@@ -363,11 +362,6 @@ export class Attempt extends ClientCall implements RequestOfItems {
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
-  }
-
-  /** The request opens a stream with these items. */
-  carry(items: CallItems): void {
-    this.more().items = items;
   }
 
   override get again(): boolean {

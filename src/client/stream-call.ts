@@ -164,7 +164,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
 
   protected override onLaunch(attempt: Attempt): void {
     this.#items = new CallerItems(attempt, this);
-    attempt.carry(this.#items);
+    attempt.items = this.#items;
   }
 
   override onAttemptLeft(session: Session): void {

@@ -48,7 +48,7 @@ function expectMeasured({ failures, figures }: Results, names: readonly string[]
   }
 }
 
-/** Needs an RDMA device; a newer Node; a package that no one of the workspace depends on. */
+/** Needs an RDMA device; a newer Node; a package that the workspace does not depend on. */
 const mayLack = ["Cinnabar verbs", "Cinnabar tcp, zstd", "Fastify"];
 /** What is in no package of Debian, and what needs the guest. Without it, its workload brings nothing. */
 const nothingWithout = ["fi_rma_bw", "the disks of Linux"];

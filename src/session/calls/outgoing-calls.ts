@@ -291,14 +291,14 @@ export class OutgoingCalls implements ControlRequestSender {
     }
     call.id = id;
     if (table !== this.#controlRequests) {
-      if (call.extras?.items !== undefined && table === this.#calls) this.streams++;
+      if (call.items !== undefined && table === this.#calls) this.streams++;
       call.sentUs = Math.round((nowMs - call.startedMs) * 1000);
     }
     // A getter of the input may have ended the call, or the session, during the encoding.
     if (this.context.state === "ended") call.releaseGrants();
     else if (call.phase !== "settled") {
       call.phase = "sent";
-      if (terms.isOneWay || call.extras !== undefined) call.onLeft();
+      if (terms.isOneWay || call.items !== undefined || call.extras !== undefined) call.onLeft();
     }
   }
 
@@ -350,7 +350,7 @@ export class OutgoingCalls implements ControlRequestSender {
       this.services.counters.lateAnswers++;
       return;
     }
-    const items = call.extras?.items;
+    const { items } = call;
     if (items !== undefined) {
       if (kind === frameKind.response) items.onItemsEnd(word);
       if (session.state === "ended") return;
@@ -480,15 +480,13 @@ export class OutgoingCalls implements ControlRequestSender {
   /** The terminal frame has come: the number is free, and the peer no longer uses memory of the call. */
   #finish(table: CallTable, call: OutgoingCall): void {
     table.release(call.id);
-    const { extras } = call;
-    if (extras !== undefined) {
-      if (extras.offersBody) this.#offers.release(requestBody(call.id));
-      if (extras.items !== undefined) {
-        if (table === this.#calls) this.streams--;
-        extras.items.onFinished();
-      }
-      call.releaseGrants();
+    const { extras, items } = call;
+    if (extras?.offersBody) this.#offers.release(requestBody(call.id));
+    if (items !== undefined) {
+      if (table === this.#calls) this.streams--;
+      items.onFinished();
     }
+    if (extras !== undefined) call.releaseGrants();
     if (table === this.#calls) {
       if (this.waiting.size > 0) this.sendWaiting();
     } else if (table === this.#callsBack) this.#sendNextBack(call.id & slotMask);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type FileHandle, link, readFile, realpath, unlink } from "node:fs/promises";
 import { hostname } from "node:os";
 import { checkedBy, fail } from "cinnabar/options";
-import { throughDraft } from "./draft.ts";
+import { writeAtomically } from "./atomic-write.ts";
 
 const isUuid = (value: unknown): value is string =>
   typeof value === "string" && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value);
@@ -53,7 +53,7 @@ export async function uuidOfFile(path: string, file: FileHandle, isReadOnly: boo
     if (isReadOnly) return made;
     try {
       if (text !== undefined) await unlink(beside);
-      await throughDraft(beside, `${made} ${owner}\n`, 0o644, link);
+      await writeAtomically(beside, `${made} ${owner}\n`, 0o644, link);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== "EEXIST" && code !== "ENOENT") return made;

@@ -1,7 +1,7 @@
 import { open, readFile, realpath, rename, rm } from "node:fs/promises";
 import { dirname } from "node:path";
+import { writeAtomically } from "./atomic-write.ts";
 import type { ReservationStore } from "./block-device.ts";
-import { throughDraft } from "./draft.ts";
 
 /** Keeps the reservations of a file's disk in a file beside it, `FILE.reservations`. */
 export async function reservationStoreOf(path: string): Promise<ReservationStore> {
@@ -33,5 +33,5 @@ export async function reservationStoreOf(path: string): Promise<ReservationStore
 
 async function replace(place: string, text: string | undefined): Promise<void> {
   if (text === undefined) await rm(place, { force: true });
-  else await throughDraft(place, text, 0o600, rename);
+  else await writeAtomically(place, text, 0o600, rename);
 }

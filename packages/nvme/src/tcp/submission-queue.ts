@@ -139,8 +139,8 @@ export class TcpSubmissionQueue implements SubmissionQueue {
   static async open(options: TcpQueueOptions, signal: AbortSignal): Promise<TcpSubmissionQueue> {
     const { host, port, timeoutMs, tls } = options;
     const late = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
-    // The queue ends its side itself. Node would begin to shut it down behind the target's end, cannot reset it any more,
-    // and keeps the handle of a reset that fails: the process would not end.
+    // The queue ends its side itself. Otherwise Node shuts the socket down when the target has ended. A reset fails at
+    // that moment, and Node keeps the handle of such a socket for ever: the process does not end.
     const socket = DirectSocket.connect({ host, port, noDelay: true, allowHalfOpen: true });
     const onAbort = () =>
       socket.destroy(new Error(signal.aborted ? "closed" : `no answer within ${timeoutMs} ms`));

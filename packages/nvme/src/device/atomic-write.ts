@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import { open, rm } from "node:fs/promises";
 
 /**
- * Puts a text into a file by way of a draft beside it: nobody sees a part of the text, and a loss of power does not cut
- * it.
+ * Writes a text to a draft beside a file, and lets `put` make the draft that file. Nobody sees a part of the text, and a
+ * loss of power does not cut it.
  *
- * @param put gives the draft its name: `link` where the file must be new, `rename` to replace one
+ * @param put `link` where the file must be new, `rename` to replace one
  */
-export async function throughDraft(
+export async function writeAtomically(
   path: string,
   text: string,
   mode: number,
